@@ -218,6 +218,11 @@ func (f benchFlags) command(args []string) string {
 	if f.write != "" {
 		line = append(line, "--write", f.write)
 	}
+	return quoted(line)
+}
+
+// quoted joins words to a line for a shell.
+func quoted(line []string) string {
 	for i, w := range line {
 		if strings.ContainsAny(w, " \t\n'\"`$&|;<>()*?[]#~\\") {
 			line[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"

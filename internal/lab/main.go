@@ -4,6 +4,7 @@
 // Start with [Main]. The work is done by the packages below:
 //
 //   - bench measures engine, request path, transfers and planes;
+//   - bench also measures fleets of several sizes, for dynlab scale;
 //   - route replays traces against the routing policies in virtual time;
 //   - gpucheck runs, compares and measures the CUDA kernels on a GPU;
 //   - cuda has what CUDA code is tested and measured with: a fake driver (fake), an emulator
@@ -71,7 +72,7 @@ none is touched.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout))
+	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), scaleCommand(stdout, stderr))
 	return cmd
 }
 

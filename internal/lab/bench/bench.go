@@ -31,6 +31,8 @@ type Options struct {
 	StateDir string
 	// CPU selects what the section cpu measures.
 	CPU CPUOptions
+	// Scale selects what the section scale measures.
+	Scale ScaleOptions
 	// GPUs are the devices for the workers of the section disagg, in the form of the
 	// setting gpu.devices; empty for processors.
 	GPUs string
@@ -70,15 +72,22 @@ func sections() []section {
 		{"disagg", "remote prefill against local prefill, and streams beside long prompts", false, measureDisagg},
 		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
 		{"router", "what router and index cost a frontend under load; not in all", true, measureRouter},
-		{"fleet", "what many idle workers cost, and a request to one of them; not in all", true, measureFleet},
+		{SectionScale, "what the control plane costs for fleets of several sizes; not in all", true, measureScale},
 		{"accuracy", "logits of types and instructions against float32; not in all", true, measureAccuracy},
 	}
 }
 
-// Names returns the names of all sections with a short description of each.
+// SectionScale is the section of a command of its own, dynlab scale.
+const SectionScale = "scale"
+
+// Names returns the names of all sections with a short description of each, but for
+// [SectionScale].
 func Names() (names []string, about map[string]string) {
 	about = map[string]string{}
 	for _, s := range sections() {
+		if s.name == SectionScale {
+			continue
+		}
 		names = append(names, s.name)
 		about[s.name] = s.about
 	}

@@ -24,6 +24,8 @@ type childSpec struct {
 	Spin int `json:"spin,omitempty"`
 	// Companion runs a second agent for a node of the parent, until standard input ends.
 	Companion *companion `json:"companion,omitempty"`
+	// Fleet runs nodes of a fleet, until standard input ends.
+	Fleet *fleetProcess `json:"fleet,omitempty"`
 }
 
 // firstToken describes an engine that a child starts.
@@ -72,6 +74,8 @@ func Child(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) 
 		return spin(s.Spin, stdin, stdout)
 	case s.Companion != nil:
 		return s.Companion.run(ctx, stdin, stdout)
+	case s.Fleet != nil:
+		return s.Fleet.run(ctx, stdin, stdout)
 	}
 	return fmt.Errorf("benchmark child: %w: %s", errNoWork, spec)
 }

@@ -1,55 +1,172 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"runtime"
+	"slices"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/engine"
-	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// fleetScale holds the sizes of the section fleet.
-type fleetScale struct {
-	workers  []int // of one node, the smallest number first
-	settle   time.Duration
-	idle     time.Duration // of measuring an idle node
-	requests int           // of one token, one after the other
-	turns    turns
+// ScaleOptions selects what the section scale measures. Zero fields have the defaults of
+// the run's size.
+type ScaleOptions struct {
+	// Axes names the axes to measure; nil means all. See [ScaleAxes].
+	Axes []string
+	// Points are the points of each axis, by its name.
+	Points map[string][]int
+	// Workers is their number on the other axes.
+	Workers int
+	// Processes is how many processes share the nodes of a fleet at most.
+	Processes int
+	// KVBlocks is the number of KV blocks of each worker.
+	KVBlocks int
+	// Idle is how long a fleet is measured while it is idle, and Timeout limits a point.
+	Idle, Timeout time.Duration
+	// Rounds is how often each point is measured.
+	Rounds int
 }
 
-// Column keys of this section.
+// Names of the axes.
 const (
-	keyReady      = "ready_s"
-	keyIdleCores  = "idle_percent"
-	keyHeap       = "kb_per_worker"
-	keyGoroutines = "goroutines_per_worker"
-	keyFiles      = "files_per_worker"
-	keyScrape     = "scrape_ms"
-	keySeries     = "series_per_worker"
+	axisWorkers   = "workers"
+	axisFrontends = "frontends"
+	axisNodes     = "nodes"
 )
 
+// ScaleAxes returns the names of the axes in their order.
+func ScaleAxes() []string { return []string{axisWorkers, axisFrontends, axisNodes} }
+
+// fleetScale holds the sizes of the section scale.
+type fleetScale struct {
+	axes      []string
+	points    map[string][]int
+	workers   int // on the other axes
+	processes int
+	blocks    int // KV blocks of a worker
+	settle    time.Duration
+	idle      time.Duration // of measuring an idle fleet
+	requests  int           // of one token, one after the other
+	changes   int           // workers that appear and leave
+	orders    int           // workers that are replaced
+	timeout   time.Duration // of a point
+	turns     turns         // of an axis
+}
+
+// extrapolateTo is the number of workers that laws are extrapolated to.
+const extrapolateTo = 10_000
+
+// Limits of options: beyond them one machine measures itself.
 const (
-	fleetBlocks  = 1024
-	fleetTimeout = 2 * time.Minute
+	mostWorkers   = 5000
+	mostNodes     = 64
+	mostProcesses = 64
 )
 
-// measureFleet measures what a node with many idle workers costs.
-func measureFleet(ctx context.Context, s *session) (Section, error) {
-	sc := s.scale.fleet
-	sec := Section{
-		Title: "Fleets",
-		About: fmt.Sprintf("One process with embedded stores, a frontend and decode workers on a mock engine, each with\n"+
-			"%d KV blocks. The policy is kv. What a worker costs is the difference to the smallest fleet.", fleetBlocks),
+// with returns the sizes with what the options replace.
+func (sc fleetScale) with(o ScaleOptions) (fleetScale, error) {
+	if o.Axes != nil {
+		sc.axes = o.Axes
+	}
+	for _, a := range sc.axes {
+		if !slices.Contains(ScaleAxes(), a) {
+			return sc, fmt.Errorf("%w: axis %q is not one of %s", ErrChoice, a, strings.Join(ScaleAxes(), ", "))
+		}
+	}
+	points := map[string][]int{}
+	for _, a := range ScaleAxes() {
+		points[a] = sc.points[a]
+		if p := o.Points[a]; len(p) > 0 {
+			points[a] = slices.Compact(slices.Sorted(slices.Values(p)))
+		}
+		most := mostNodes
+		if a == axisWorkers {
+			most = mostWorkers
+		}
+		if low, high := slices.Min(points[a]), slices.Max(points[a]); low < 1 || high > most {
+			return sc, fmt.Errorf("%w: %s are from 1 to %d", ErrChoice, a, most)
+		}
+	}
+	sc.points = points
+	for _, n := range []struct {
+		name    string
+		chosen  int
+		size    *int
+		largest int
+	}{
+		{"fixed workers", o.Workers, &sc.workers, mostWorkers}, {"processes", o.Processes, &sc.processes, mostProcesses},
+		{"KV blocks", o.KVBlocks, &sc.blocks, 1 << 20}, {"rounds", o.Rounds, &sc.turns.rounds, 100},
+	} {
+		if n.chosen < 0 || n.chosen > n.largest {
+			return sc, fmt.Errorf("%w: %s are from 1 to %d", ErrChoice, n.name, n.largest)
+		}
+		if n.chosen > 0 {
+			*n.size = n.chosen
+		}
+	}
+	if o.Idle < 0 || o.Timeout < 0 {
+		return sc, fmt.Errorf("%w: times are not negative", ErrChoice)
+	}
+	if o.Idle > 0 {
+		sc.idle = o.Idle
+	}
+	if o.Timeout > 0 {
+		sc.timeout = o.Timeout
+	}
+	return sc, nil
+}
+
+// fleet returns the fleet at a point of an axis. What is not on the axis stays the same.
+func (sc fleetScale) fleet(axis string, at int) fleetSpec {
+	spec := fleetSpec{workers: sc.workers, frontends: 1, nodes: sc.processes}
+	switch axis {
+	case axisWorkers:
+		spec.workers = at
+	case axisFrontends:
+		spec.frontends, spec.nodes = at, max(spec.nodes, slices.Max(sc.points[axis])) // a frontend needs a node
+	case axisNodes:
+		spec.nodes = at
+	}
+	spec.processes = min(sc.processes, spec.nodes)
+	return spec
+}
+
+// about describes what is fixed on an axis.
+func (sc fleetScale) about(axis string) string {
+	spec := sc.fleet(axis, sc.points[axis][0])
+	switch axis {
+	case axisWorkers:
+		return fmt.Sprintf("%s, %s.", plural(spec.frontends, "frontend"), plural(spec.nodes, "node"))
+	case axisFrontends:
+		return fmt.Sprintf("%s, %s.", plural(spec.workers, "worker"), plural(spec.nodes, "node"))
+	}
+	return fmt.Sprintf("%s, %s.", plural(spec.workers, "worker"), plural(spec.frontends, "frontend"))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// measureScale measures what the control plane costs for fleets of several sizes.
+func measureScale(ctx context.Context, s *session) (Section, error) {
+	sec := Section{Title: "Scale"}
+	sc, err := s.scale.fleet.with(s.opts.Scale)
+	if err != nil {
+		return sec, err
+	}
+	s.scale.fleet = sc
+	sec.About = fmt.Sprintf("Each point is a fleet of its own: %s, with embedded etcd and NATS in the first, decode workers\n"+
+		"on a mock engine with %d KV blocks each, and the default policy. It is started, measured and killed. Processor time, memory,\n"+
+		"goroutines and files are those of all its processes together, not of the client. An idle fleet is measured for %s; what work\n"+
+		"costs is the processor time beyond that of an idle fleet.", map[bool]string{true: "one process", false: fmt.Sprintf("up to %d processes", sc.processes)}[sc.processes == 1], sc.blocks, sc.idle)
+	if len(s.opts.Child) == 0 {
+		return sec, errNoChild
 	}
 	dir, err := model.Builtin(s.home)
 	if err != nil {
@@ -60,159 +177,77 @@ func measureFleet(ctx context.Context, s *session) (Section, error) {
 		return sec, err
 	}
 	defer p.close()
-	var cases []Case
-	round := 0
-	for _, n := range sc.workers {
-		cases = append(cases, Case{strconv.Itoa(n), func(ctx context.Context) (Sample, error) {
-			round++
-			return p.fleet(ctx, fmt.Sprintf("fleet-%d", round), n)
-		}})
-	}
-	res, err := s.takeTurns(ctx, "fleet", sc.turns, cases)
-	if err != nil {
-		return sec, err
-	}
-	least := sc.workers[0]
-	for _, n := range sc.workers[1:] {
-		for _, key := range []string{keyHeap, keyGoroutines, keyFiles, keySeries} {
-			res.difference(strconv.Itoa(n), key, key, strconv.Itoa(least))
-			res.derive(strconv.Itoa(n), key, func(round map[string]Sample) (float64, bool) {
-				v, ok := round[strconv.Itoa(n)][key]
-				return v / float64(n-least), ok
-			})
+	for _, axis := range sc.axes {
+		if err := p.axis(ctx, &sec, axis); err != nil {
+			return sec, err
 		}
 	}
-	for _, key := range []string{keyHeap, keyGoroutines, keyFiles, keySeries} { // the smallest has nothing to compare with
-		res.drop(strconv.Itoa(least), key)
-	}
-	sec.Tables = append(sec.Tables, res.table("Workers", "", []Column{
-		{keyReady, "ready s", "from declaring the workers until all of them are registered and a request is answered"},
-		{keyIdleCores, "idle, % of a core", "processor time of the whole process, without requests"},
-		{keyHeap, "KB a worker", "heap and stacks, the worker's KV pool included"},
-		{keyGoroutines, "goroutines a worker", ""},
-		{keyFiles, "files a worker", "open ones, sockets included"},
-		{keySeries, "series a worker", "of /metrics"},
-		{keyScrape, "scrape ms", "one /metrics"},
-		{keyCPURequest, "CPU µs/request", "processor time of the whole process, the client's included, for a prompt of some 100 tokens and an answer of one"},
-	}))
+	sec.Notes = append(sec.Notes, quadratic(sec.Fits)...)
 	return sec, nil
 }
 
-// fleet starts a node with n workers, measures it and stops it.
-func (p *pathBench) fleet(ctx context.Context, name string, n int) (Sample, error) {
+// axis measures the points of one axis. A point that fails is in the section's failures.
+func (p *pathBench) axis(ctx context.Context, sec *Section, axis string) error {
 	sc := p.scale.fleet
-	begin := time.Now()
-	nd, err := p.node(ctx, nodeSpec{
-		name: name, decode: n, blocks: fleetBlocks, blockSize: routerBlockSize,
-		load: p.mockLoader(func() engine.Backend {
-			return p.mockBackend(mock.Options{BlockSize: routerBlockSize}, new(atomic.Int64))
-		}),
-	})
-	if err != nil {
-		return nil, err
+	var cases []Case
+	at := map[string]int{}
+	run := 0
+	for _, n := range sc.points[axis] {
+		name := strconv.Itoa(n)
+		at[name] = n
+		cases = append(cases, Case{name, func(outer context.Context) (Sample, error) {
+			run++
+			p.say("%s: %d", axis, n)
+			sample, err := p.point(outer, fmt.Sprintf("%s-%d", axis, run), sc.fleet(axis, n))
+			if err != nil && outer.Err() == nil {
+				p.say("%s: %d: %v", axis, n, err)
+				sec.Failures = append(sec.Failures, fmt.Sprintf("%s %s: %v", group(name), axis, err))
+				err = nil
+			}
+			return sample, err
+		}})
 	}
-	defer func() {
-		nd.close()
-		_ = os.RemoveAll(nd.spec.dir) // the last run's needs its room
-	}()
-	if err := nd.waitRegistered(ctx, n); err != nil {
-		return nil, err
-	}
-	s := Sample{keyReady: time.Since(begin).Seconds()}
-	if err := p.quiet(ctx, sc.settle); err != nil {
-		return nil, err
-	}
-	used, known := cpuTime()
-	if err := p.quiet(ctx, sc.idle); err != nil {
-		return nil, err
-	}
-	if now, _ := cpuTime(); known {
-		s[keyIdleCores] = 100 * (now - used).Seconds() / sc.idle.Seconds()
-	}
-	if err := nd.scrape(ctx, s); err != nil {
-		return nil, err
-	}
-	s.footprint()
-	used, known = cpuTime()
-	for range sc.requests {
-		q, err := p.ask.question(ctx, p.scale.path.prompt, 1)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := p.client.to(nd.url).answer(ctx, q); err != nil {
-			return nil, err
-		}
-	}
-	if now, _ := cpuTime(); known {
-		s[keyCPURequest] = float64((now - used).Microseconds()) / float64(sc.requests)
-	}
-	return s, nil
-}
-
-// quiet waits.
-func (p *pathBench) quiet(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// waitRegistered waits until n decode workers are in discovery.
-func (n *node) waitRegistered(ctx context.Context, workers int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout, errNotUp)
-	defer cancel()
-	prefix := cluster.InstancePrefix(cluster.DefaultNamespace, cluster.RoleDecode.Component(), cluster.EndpointGenerate)
-	for {
-		kvs, _, err := n.store.List(ctx, prefix)
-		if err == nil && len(kvs) >= workers {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d workers: %w", len(kvs), workers, context.Cause(ctx))
-		case <-time.After(nodePoll):
-		}
-	}
-}
-
-// scrape measures one reading of the node's metrics.
-func (n *node) scrape(ctx context.Context, s Sample) error {
-	begin := time.Now()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.statusURL+"/metrics", http.NoBody)
+	res, err := p.takeTurns(ctx, axis, sc.turns, cases)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("read metrics: %w", err)
+	t := res.table("Over "+axis, sc.about(axis), fleetColumns()).transposed()
+	to := 0
+	if axis == axisWorkers {
+		to = extrapolateTo
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return fmt.Errorf("read metrics: %w", err)
-	}
-	s[keyScrape] = float64(time.Since(begin).Microseconds()) / 1e3
-	series := 0
-	for line := range bytes.Lines(body) {
-		if len(line) > 1 && line[0] != '#' {
-			series++
+	fits := t.fits(axis, at, to)
+	sec.Tables, sec.Fits = append(sec.Tables, t), append(sec.Fits, fits...)
+	plot := Plot{Name: axis, Title: "Over " + axis + ": " + sc.about(axis)}
+	for _, row := range t.Rows {
+		panel := Panel{Title: row.Name}
+		for _, c := range t.Columns {
+			if f, ok := row.Figures[c.Key]; ok {
+				panel.Points = append(panel.Points, PanelPoint{float64(at[c.Key]), f})
+			}
 		}
+		if i := slices.IndexFunc(fits, func(f Fit) bool { return f.Figure == row.Name }); i >= 0 {
+			panel.Law = fits[i].Law
+		}
+		plot.Panels = append(plot.Panels, panel)
 	}
-	s[keySeries] = float64(series)
+	sec.Plots = append(sec.Plots, plot)
 	return nil
 }
 
-// footprint adds what the process holds: memory in KB, goroutines and open files.
-func (s Sample) footprint() {
-	runtime.GC()
-	runtime.GC() // the first one fills pools that the second one empties
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	s[keyHeap] = float64(m.HeapAlloc+m.StackInuse) / 1024
-	s[keyGoroutines] = float64(runtime.NumGoroutine())
-	if files, err := os.ReadDir("/proc/self/fd"); err == nil { // only Linux has it
-		s[keyFiles] = float64(len(files))
+// quadratic names the figures in which a quadratic term dominates.
+func quadratic(fits []Fit) []string {
+	var names []string
+	for _, f := range fits {
+		if f.Dominant == termQuadratic {
+			names = append(names, fmt.Sprintf("%s over %s", f.Figure, f.Axis))
+		}
 	}
+	switch {
+	case len(fits) == 0:
+		return nil
+	case len(names) == 0:
+		return []string{"No figure is dominated by a quadratic term."}
+	}
+	return []string{"Dominated by a quadratic term: " + strings.Join(names, "; ") + "."}
 }

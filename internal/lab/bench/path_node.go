@@ -45,6 +45,7 @@ type nodeSpec struct {
 	strategy        string  // of disaggregation, empty for the default
 	degrees         degrees // tensor-parallel ones, 0 for the default
 	load            loader
+	mock            bool // workers have the product's mock backend
 }
 
 // loader replaces the loading of the built-in model; nil does not.
@@ -190,16 +191,21 @@ func (n *node) connect(cfg config.Dynamod) error {
 	if err != nil {
 		return err
 	}
-	n.secretFile = cmp.Or(cfg.SecretFile, dir.SecretPath())
+	n.at, n.secretFile = at, cmp.Or(cfg.SecretFile, dir.SecretPath())
+	return n.reach(cfg.Etcd.EtcdClient)
+}
+
+// reach connects to the stores at n.at and to workers.
+func (n *node) reach(cfg config.EtcdClient) error {
 	secret, err := credentials.Load(n.secretFile)
 	if err != nil {
 		return err
 	}
-	etcd, err := dial.Etcd(cfg.Etcd.EtcdClient, at.Etcd, dial.Identity{User: "bench", Secret: secret}, n.log)
+	etcd, err := dial.Etcd(cfg, n.at.Etcd, dial.Identity{User: "bench", Secret: secret}, n.log)
 	if err != nil {
 		return err
 	}
-	n.store, n.at = etcd, at
+	n.store = etcd
 	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
 	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(secret.Key(requestplane.KeyPurpose)), Log: n.log})
 	n.back.Push("close the request plane", func(context.Context) error { return n.plane.Close() })
@@ -215,6 +221,9 @@ func (n *node) declare(ctx context.Context) error {
 	}
 	if n.spec.gpus != "" {
 		t.Engine.Backend = cluster.BackendCUDA
+	}
+	if n.spec.mock {
+		t.Engine.Backend = cluster.BackendMock
 	}
 	t.PrefillSpec.Engine.TensorParallel, t.DecodeSpec.Engine.TensorParallel = n.spec.degrees.prefill, n.spec.degrees.decode
 	if err := t.Validate(); err != nil {

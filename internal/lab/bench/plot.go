@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// Plot is a chart of bars with their ranges.
+// Plot is a chart of bars with their ranges, or several panels.
 type Plot struct {
 	Name  string `json:"name"` // of its file, without suffix
 	Title string `json:"title"`
-	Unit  string `json:"unit"`
-	Bars  []Bar  `json:"bars"`
+	Unit  string `json:"unit,omitempty"`
+	Bars  []Bar  `json:"bars,omitempty"`
+	// Panels take the place of bars.
+	Panels []Panel `json:"panels,omitempty"`
 }
 
 // Bar is one figure of a plot.
@@ -29,8 +31,12 @@ const (
 	plotHead   = 34
 )
 
-// SVG draws the plot: a bar for each median and a line for its range, starting at zero.
+// SVG draws the plot: panels, or a bar for each median and a line for its range, starting
+// at zero.
 func (p Plot) SVG() []byte {
+	if len(p.Panels) > 0 {
+		return p.panelsSVG()
+	}
 	longest := 0.0
 	for _, b := range p.Bars {
 		longest = max(longest, b.Figure.High)

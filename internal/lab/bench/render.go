@@ -96,16 +96,20 @@ func (s Section) markdown(b *strings.Builder, plots string) {
 	for _, t := range s.Tables {
 		t.markdown(b)
 	}
+	fitsMarkdown(b, s.Fits)
 	if plots != "" {
 		for _, p := range s.Plots {
 			fmt.Fprintf(b, "\n![%s](%s/%s.svg)\n", p.Title, plots, p.Name)
 		}
 	}
-	if len(s.Notes) > 0 {
+	if len(s.Notes)+len(s.Failures) > 0 {
 		b.WriteString("\n")
 	}
 	for _, n := range s.Notes {
 		fmt.Fprintf(b, "- %s\n", n)
+	}
+	for _, f := range s.Failures {
+		fmt.Fprintf(b, "- **Failed**: %s\n", cell(f))
 	}
 }
 

@@ -34,7 +34,10 @@ type Section struct {
 	About  string   `json:"about"` // how it was measured
 	Tables []Table  `json:"tables"`
 	Plots  []Plot   `json:"plots,omitempty"`
+	Fits   []Fit    `json:"fits,omitempty"`
 	Notes  []string `json:"notes,omitempty"` // deviations from the plan, with reasons
+	// Failures are cases without figures, or with some only, and why.
+	Failures []string `json:"failures,omitempty"`
 }
 
 // Table is a set of cases that took turns.

@@ -142,7 +142,11 @@ func fullScale() scale {
 		},
 		accuracy: accuracyScale{tokens: 2048, window: 2048, slowBytes: 256 << 20},
 		router:   routerScale{rate: 500, window: 10 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{5, 150 * time.Second}},
-		fleet:    fleetScale{workers: []int{2, 16, 64, 128, 256}, settle: 3 * time.Second, idle: 10 * time.Second, requests: 500, turns: turns{3, 5 * time.Minute}},
+		fleet: fleetScale{
+			axes: ScaleAxes(), points: map[string][]int{axisWorkers: {2, 8, 32, 128, 512, 1000}, axisFrontends: {1, 2, 4, 10}, axisNodes: {1, 2, 4, 8, 16}},
+			workers: 128, processes: 4, blocks: 64, settle: 5 * time.Second, idle: time.Minute, requests: 500, changes: 20, orders: 10,
+			timeout: 5 * time.Minute, turns: turns{1, time.Hour},
+		},
 	}
 }
 
@@ -176,6 +180,10 @@ func quickScale() scale {
 		},
 		accuracy: accuracyScale{tokens: 512, window: 512, slowBytes: 64 << 20},
 		router:   routerScale{rate: 100, window: 5 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{2, 30 * time.Second}},
-		fleet:    fleetScale{workers: []int{2, 16, 64}, settle: 2 * time.Second, idle: 4 * time.Second, requests: 100, turns: turns{1, time.Minute}},
+		fleet: fleetScale{
+			axes: ScaleAxes(), points: map[string][]int{axisWorkers: {2, 8, 32, 128}, axisFrontends: {1, 2, 4}, axisNodes: {1, 2, 4}},
+			workers: 32, processes: 2, blocks: 64, settle: time.Second, idle: 5 * time.Second, requests: 100, changes: 5, orders: 3,
+			timeout: time.Minute, turns: turns{1, time.Hour},
+		},
 	}
 }

@@ -47,7 +47,10 @@ func smokeScale() scale {
 		},
 		accuracy: accuracyScale{tokens: 70, window: 64, slowBytes: 1 << 30},
 		router:   routerScale{rate: 50, window: 500 * time.Millisecond, workers: 2, tokens: 1000, shares: 3, blocks: 1000, turns: once},
-		fleet:    fleetScale{workers: []int{1, 3}, settle: time.Millisecond, idle: 50 * time.Millisecond, requests: 2, turns: once},
+		fleet: fleetScale{
+			axes: []string{axisWorkers}, points: map[string][]int{axisWorkers: {2}, axisFrontends: {1}, axisNodes: {1}}, workers: 2, processes: 1, blocks: 64,
+			settle: time.Millisecond, idle: 200 * time.Millisecond, requests: 2, changes: 1, orders: 1, timeout: time.Minute, turns: once,
+		},
 	}
 }
 
@@ -67,7 +70,7 @@ func TestSections(t *testing.T) {
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())+ucxRows()) + 4 + len(hostRoutes()) + len(overUCX)},
 		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 8 + 8 + 4},
 		{"router", []string{"Requests", "Router and index"}, 2 + 2},
-		{"fleet", []string{"Workers"}, 2},
+		{"scale", []string{"Over workers"}, len(fleetColumns())},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
