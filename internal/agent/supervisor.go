@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -18,6 +19,7 @@ import (
 type supervisor struct {
 	a           *Agent
 	assignments *store.Prefix[cluster.Assignment]
+	follows     atomic.Int64 // steps of run
 
 	mu       sync.Mutex
 	runners  map[string]*runner
@@ -53,8 +55,18 @@ func (s *supervisor) run(ctx context.Context) error {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
 	for {
+		began := time.Now()
+		s.follows.Add(1)
 		if !s.follow(ctx) {
 			again.Reset(forgottenRetry)
+		}
+		// Each step looks at all assignments of the cluster, so that one for each change would
+		// cost workers times workers when a cluster starts.
+		pause := time.NewTimer(min(max(followPauses*time.Since(began), followPause), followPauseMax))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
 		}
 		select {
 		case <-ctx.Done():
@@ -64,6 +76,14 @@ func (s *supervisor) run(ctx context.Context) error {
 		}
 	}
 }
+
+const (
+	// followPauses is how many times as long as a step the pause after it is.
+	followPauses = 4
+	// followPause and followPauseMax limit a pause.
+	followPause    = 5 * time.Millisecond
+	followPauseMax = 50 * time.Millisecond
+)
 
 // follow makes the workers follow their assignments. If the store has lost these, the
 // workers continue, and follow restores their assignments. done is false if it must be
