@@ -77,12 +77,18 @@ type point struct{ n, cost float64 }
 // rounding does not choose between them.
 const leastDeviation = 0.01
 
+// leastPoints is the least number of points that show a law.
+const leastPoints = 3
+
 // fit returns the law that describes points best: non-negative least squares of the
 // relative deviations. Since there are few terms, all sets of them are tried. A set with
 // one more term has to reduce the deviation by as much as the Bayesian information criterion
 // demands. deviation is the root of the mean square of what is left, relative. A law needs
-// at least one point more than it has terms.
+// three points, and one point more than it has terms; fewer give none.
 func fit(points []point) (law Law, deviation float64) {
+	if len(points) < leastPoints {
+		return nil, 0
+	}
 	names := []string{termConstant, termLinear, termQuadratic}
 	best := math.Inf(1)
 	for set := range 1 << len(names) {
@@ -107,26 +113,33 @@ func fit(points []point) (law Law, deviation float64) {
 
 // deviation returns the root of the mean square of the relative deviations.
 func (l Law) deviation(points []point) float64 {
-	sum := 0.0
+	sum, least := 0.0, leastCost(points)
 	for _, p := range points {
-		d := (l.At(p.n) - p.cost) / scaleOf(p)
+		d := (l.At(p.n) - p.cost) / max(p.cost, least)
 		sum += d * d
 	}
 	return math.Sqrt(sum / float64(len(points)))
 }
 
-// scaleOf is what deviations at a point are relative to.
-func scaleOf(p point) float64 { return max(math.Abs(p.cost), 1e-12) }
+// leastCost is the cost from which deviations are relative to the cost itself: a point
+// without cost must not count more than all others.
+func leastCost(points []point) float64 {
+	largest := 1e-9
+	for _, p := range points {
+		largest = max(largest, p.cost)
+	}
+	return largest / 100
+}
 
 // solve sets the factors to those of least squares. It returns false if one of them is not
 // positive or cannot be told.
 func (l Law) solve(points []point) bool {
-	size := len(l)
+	size, least := len(l), leastCost(points)
 	m := make([][]float64, size) // normal equations, with the right-hand side in the last column
 	for i := range m {
 		m[i] = make([]float64, size+1)
 		for _, p := range points {
-			w := 1 / (scaleOf(p) * scaleOf(p))
+			w := 1 / (max(p.cost, least) * max(p.cost, least))
 			xi := Term{l[i].Name, 1}.at(p.n)
 			for j := range size {
 				m[i][j] += w * xi * Term{l[j].Name, 1}.at(p.n)

@@ -32,6 +32,7 @@ func TestFit(t *testing.T) {
 		{"all", along(0, func(n float64) float64 { return 10 + 0.1*n + 1e-4*n*n }), []float64{10, 0.1, 1e-4}, termLinear, 100.0 / 210, 11_010},
 		{"constant, off by 5 %", along(0.05, func(float64) float64 { return 7 }), []float64{7, 0, 0}, termConstant, 1, 7},
 		{"linear, off by 5 %", along(0.05, func(n float64) float64 { return 3 * n }), []float64{0, 3, 0}, termLinear, 1, 30_000},
+		{"linear, and nothing at the least", append(along(0, func(n float64) float64 { return 3 * n })[1:], point{2, 0}), []float64{0, 3, 0}, termLinear, 1, 30_000},
 		{"falling", along(0, func(n float64) float64 { return 100 - 0.001*n }), []float64{100, 0, 0}, termConstant, 1, 100},
 		{"zero", along(0, func(float64) float64 { return 0 }), []float64{0, 0, 0}, "", 0, 0},
 	} {
@@ -42,17 +43,17 @@ func TestFit(t *testing.T) {
 				got[term.Name] = term.Factor
 			}
 			for i, name := range []string{termConstant, termLinear, termQuadratic} {
-				if math.Abs(got[name]-tc.want[i]) > 0.01*tc.want[i] {
+				if math.Abs(got[name]-tc.want[i]) > 0.03*tc.want[i] {
 					t.Errorf("%s factor %g, want %g", name, got[name], tc.want[i])
 				}
 			}
-			if deviation > 0.06 {
+			if deviation > 0.1 {
 				t.Errorf("deviation %g", deviation)
 			}
 			if name, share := law.Dominant(1000); name != tc.dominant || math.Abs(share-tc.share) > 0.01 {
 				t.Errorf("%s dominates with %g, want %s with %g", name, share, tc.dominant, tc.share)
 			}
-			if v := law.At(10_000); math.Abs(v-tc.at10000) > 0.01*tc.at10000 {
+			if v := law.At(10_000); math.Abs(v-tc.at10000) > 0.03*tc.at10000 {
 				t.Errorf("%g at 10,000, want %g", v, tc.at10000)
 			}
 		})
@@ -64,9 +65,12 @@ func TestFitOfFewPoints(t *testing.T) {
 	if law, _ := fit([]point{{10, 3}}); law != nil {
 		t.Errorf("one point gave %v", law)
 	}
-	law, deviation := fit([]point{{10, 3}, {100, 30}})
+	if law, _ := fit([]point{{10, 3}, {100, 30}}); law != nil {
+		t.Errorf("two points gave %v", law)
+	}
+	law, deviation := fit([]point{{10, 3}, {100, 30}, {200, 60}})
 	if len(law) != 1 || law[0].Name != termLinear || math.Abs(law[0].Factor-0.3) > 1e-9 || deviation > 1e-9 {
-		t.Errorf("two points gave %v, off by %g", law, deviation)
+		t.Errorf("three points gave %v, off by %g", law, deviation)
 	}
 	if law, _ := fit([]point{{1, 11}, {2, 14}, {4, 26}}); len(law) > 2 {
 		t.Errorf("three points gave %v", law)
