@@ -20,7 +20,7 @@ LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./inte
 LINK     = -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -58,6 +58,10 @@ bench: ## measure this build on this machine, into docs/benchmarks.md
 bench-cpu: ## measure the CPU engine in real shapes, into docs/benchmarks-cpu.md (20 minutes)
 	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynlab
 	bin/dynlab bench cpu --write docs/benchmarks-cpu.md
+
+bench-scale: ## measure fleets of 2 to 1,000 workers, into docs/scale (25 minutes)
+	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynlab
+	bin/dynlab scale --write docs/scale
 
 bench-top: ## measure dynctl top with 1,000 simulated workers, into docs/benchmarks-top.md (9 minutes)
 	DYNCTL_BENCH_TOP=$(TOP) DYNCTL_BENCH_TOP_OUT=$(CURDIR)/docs/benchmarks-top.md go test -count=1 -timeout 0 -v -run '^TestTop$$' ./internal/clustertest

@@ -3,8 +3,7 @@
 //
 // Start with [Main]. The work is done by the packages below:
 //
-//   - bench measures engine, request path, transfers and planes;
-//   - bench also measures fleets of several sizes, for dynlab scale;
+//   - bench measures engine, request path, transfers, planes, and whole fleets (dynlab scale);
 //   - route replays traces against the routing policies in virtual time;
 //   - gpucheck runs, compares and measures the CUDA kernels on a GPU;
 //   - cuda has what CUDA code is tested and measured with: a fake driver (fake), an emulator

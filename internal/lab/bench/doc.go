@@ -7,9 +7,11 @@
 // cases of a table take turns, round after round, so that a ratio compares results under
 // the same conditions.
 //
-// The sections cpu and accuracy are apart: they make their own reports and run only when
-// named. cpu.go compares the CPU backend in real shapes with the limits of the processor,
-// and its shares of them with published ones (cpu_peers.go). accuracy.go compares logits.
+// The sections cpu, accuracy and scale are apart: they make their own reports and run only
+// when named. cpu.go compares the CPU backend in real shapes with the limits of the
+// processor, and its shares of them with published ones (cpu_peers.go). accuracy.go compares
+// logits. fleet.go measures fleets of several sizes, each in processes of its own, and fits
+// laws to the figures (fit.go).
 //
 // Run starts servers, engines and whole nodes inside the process, and child processes for
 // measurements that need one ([Child]). When it returns, all of them have stopped and
