@@ -21,6 +21,14 @@ var encoders = sync.Pool{New: func() any {
 // zero values, also in nested structs. A type with unexported fields must have an IsZero
 // method for that.
 func Marshal(v any) ([]byte, error) {
+	if o := plainOutput(v); o != nil {
+		return o.appendPlain(make([]byte, 0, 48)), nil
+	}
+	return marshal(v)
+}
+
+// marshal encodes v by the library.
+func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := encoders.Get().(*msgpack.Encoder)
 	defer encoders.Put(e)
@@ -48,7 +56,15 @@ func (m *message) skip(n int) { _, _ = m.Seek(int64(n), io.SeekCurrent) } // nev
 
 // Unmarshal decodes exactly one msgpack value into v, a pointer. Unknown fields are
 // ignored; fields that b does not mention keep what they have.
-func Unmarshal(b []byte, v any) (err error) {
+func Unmarshal(b []byte, v any) error {
+	if o, ok := v.(*EngineOutput); ok && o != nil && o.readPlain(b) {
+		return nil
+	}
+	return unmarshal(b, v)
+}
+
+// unmarshal decodes b by the library.
+func unmarshal(b []byte, v any) (err error) {
 	if err := wellFormed(b); err != nil {
 		return fmt.Errorf("decode %T: %w", v, err)
 	}
