@@ -53,6 +53,10 @@ type generation struct {
 	routing routeAsk // as the headers of the request want it
 	told    toldRoute
 
+	// flush is called before the generation waits, whoever for; output that is there
+	// already is emitted first. nil for nothing.
+	flush func() error
+
 	strategy string    // of disaggregation, as it was when the request began
 	hop      *firstHop // nil unless a prefill worker keeps something for the request
 	hops     int       // begun so far
@@ -92,6 +96,11 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 			// The worker was lost after the last token but before the finish reason, or
 			// only the prompt was asked for.
 			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
+		}
+		if g.flush != nil {
+			if err := g.flush(); err != nil {
+				return err
+			}
 		}
 		if err := g.refuse(ctx); err != nil {
 			return err
@@ -254,6 +263,11 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 		}
 		if out.Finish != protocol.FinishNone {
 			return progress, nil
+		}
+		if g.flush != nil && !stream.Pending() {
+			if err := g.flush(); err != nil {
+				return progress, &emitError{err}
+			}
 		}
 	}
 }

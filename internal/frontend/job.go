@@ -85,15 +85,23 @@ type job struct {
 	ttft time.Duration // 0 until the first token
 }
 
-// start generates all choices. receive gets every delta, one at a time. When all choices
-// have ended, the channel delivers the first error, which cancelled the others, or nil.
-func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, receive func(delta) error) <-chan error {
+// sink takes the deltas of all choices.
+type sink struct {
+	put func(delta) error // is called with one delta at a time
+	// flush passes on what was put, before a choice waits for more; nil if put does. After
+	// the last delta of an only choice it is not called: the end of the answer is near.
+	flush func() error
+}
+
+// start generates all choices. When all have ended, the channel delivers the first error,
+// which cancelled the others, or nil.
+func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, to sink) <-chan error {
 	done := make(chan error, 1)
 	var left, failed atomic.Int32
 	left.Store(int32(len(j.choices)))
 	for _, c := range j.choices {
 		go func() {
-			if err := j.generate(ctx, c, receive); err != nil {
+			if err := j.generate(ctx, c, to); err != nil {
 				failed.Add(1)
 				cancel(err)
 			}
@@ -123,7 +131,7 @@ func (j *job) work(c *choice) int {
 var errStopString = errors.New("stop string found")
 
 // generate runs one choice. A panic ends the request, not the process.
-func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error) (err error) {
+func (j *job) generate(ctx context.Context, c *choice, to sink) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			j.f.log.Error("generation panicked", "request", j.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -135,9 +143,13 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 		return err
 	}
 	c.pass.Charge(float64(j.work(c)))
-	err = c.gen.run(ctx, func(o protocol.EngineOutput) error { return j.take(c, o, receive) })
+	c.gen.flush = to.flush
+	err = c.gen.run(ctx, func(o protocol.EngineOutput) error { return j.take(c, o, to.put) })
 	if errors.Is(err, errStopString) {
-		return nil
+		err = nil
+	}
+	if err == nil && to.flush != nil && len(j.choices) > 1 {
+		err = to.flush()
 	}
 	return err
 }

@@ -199,24 +199,23 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	defer cancel(nil)
 	s := newSSE(w, j.f.limits.write)
 	s.begin = j.tellRoute
-	done := j.start(ctx, cancel, func(d delta) error { return s.put(ctx, a, d) })
+	done := j.start(ctx, cancel, sink{func(d delta) error { return s.put(ctx, a, d) }, s.flush})
 	silence := time.NewTimer(j.f.limits.keepAlive)
 	defer silence.Stop()
 	for {
 		var gone error
 		select {
-		case <-s.wake:
-			gone = s.flush()
 		case <-silence.C:
-			gone = s.comment()
+			var wait time.Duration
+			wait, gone = s.keepAlive(j.f.limits.keepAlive)
+			silence.Reset(wait)
 		case <-half:
 			half = nil
-			if s.begun {
-				gone = s.comment()
-			} else {
-				probe(w, r)
-			}
+			gone = s.probe(r)
 		case err := <-done:
+			if gone := s.failed(); gone != nil {
+				return cmp.Or(err, gone)
+			}
 			var last []byte
 			if err == nil {
 				last = j.lastEvent(a, p)
@@ -228,7 +227,6 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			err := <-done // ends with gone, or with what came first
 			return cmp.Or(err, gone)
 		}
-		silence.Reset(j.f.limits.keepAlive)
 	}
 }
 
@@ -251,10 +249,10 @@ func (j *job) lastEvent(a answerer, p *params) []byte {
 func (j *job) whole(ctx context.Context, w http.ResponseWriter, r *http.Request, half <-chan struct{}, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := j.start(ctx, cancel, func(d delta) error {
+	done := j.start(ctx, cancel, sink{put: func(d delta) error {
 		j.choices[d.index].collect(d)
 		return nil
-	})
+	}})
 	var err error
 	for ended := false; !ended; {
 		select {

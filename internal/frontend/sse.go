@@ -7,22 +7,29 @@ import (
 	"time"
 )
 
-// sse is a stream of server-sent events. Generating goroutines put events in, and the
-// handler's goroutine writes them. Events that gather during one write go out with the
-// next. The headers go out with the first event, so that an earlier error can still be an
+// sse is a stream of server-sent events. Goroutines that generate put events in and flush
+// them. One of them writes at a time: events that gather during its write it writes next.
+// The headers go out with the first event, so that an earlier error can still be an
 // ordinary response.
 type sse struct {
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
-	timeout time.Duration     // of each write
+	timeout time.Duration     // the longest that a write may take; it may take half of it
 	begin   func(http.Header) // adds headers, before they go out; nil for none
-	begun   bool              // headers are out
-	buf     []byte            // being written, or free
+
+	// Of whoever writes.
+	buf      []byte    // being written, or free
+	deadline time.Time // of writes, as the connection has it
 
 	mu      sync.Mutex
-	pending []byte        // whole events, not yet written
-	wake    chan struct{} // capacity 1: something is pending
-	room    chan struct{} // capacity 1: pending was taken
+	pending []byte    // whole events, not yet written
+	writing bool      // somebody writes
+	begun   bool      // headers are out, or on their way
+	wrote   time.Time // when something was last written
+	failure error     // of a write: a clientGone. Nothing is written after it.
+	idle    sync.Cond // nobody writes, any more
+
+	room chan struct{} // capacity 1: pending was taken
 }
 
 // maxPending bounds the bytes of events that wait for a slow client. Beyond it the
@@ -30,17 +37,19 @@ type sse struct {
 const maxPending = 64 << 10
 
 func newSSE(w http.ResponseWriter, timeout time.Duration) *sse {
-	return &sse{
-		w: w, ctl: http.NewResponseController(w), timeout: timeout,
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
-	}
+	s := &sse{w: w, ctl: http.NewResponseController(w), timeout: timeout, wrote: time.Now(), room: make(chan struct{}, 1)}
+	s.idle.L = &s.mu
+	return s
 }
 
-// put adds the events of a delta. It waits for room until ctx ends. Calls must not
-// overlap.
+// put adds the events of a delta, which go out with the next flush. It waits for room until
+// ctx ends. Calls must not overlap.
 func (s *sse) put(ctx context.Context, a answerer, d delta) error {
 	s.mu.Lock()
-	for len(s.pending) > maxPending {
+	for len(s.pending) > maxPending && s.failure == nil {
+		if s.flushLocked() {
+			continue
+		}
 		s.mu.Unlock()
 		select {
 		case <-s.room:
@@ -49,65 +58,118 @@ func (s *sse) put(ctx context.Context, a answerer, d delta) error {
 		}
 		s.mu.Lock()
 	}
+	defer s.mu.Unlock()
 	s.pending = a.appendDelta(s.pending, d)
-	s.mu.Unlock()
-	signal(s.wake)
-	return nil
+	return s.failure
 }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// take moves pending events to buf.
-func (s *sse) take() {
-	s.mu.Lock()
-	s.buf, s.pending = s.pending, s.buf[:0]
-	s.mu.Unlock()
-	signal(s.room)
-}
-
-// flush writes pending events.
+// flush writes pending events, unless somebody writes, who goes on with them.
 func (s *sse) flush() error {
-	s.take()
-	return s.write()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushLocked()
+	return s.failure
 }
 
-// comment writes a line that clients ignore, to keep the connection alive.
-func (s *sse) comment() error {
-	s.buf = append(s.buf[:0], ": keep-alive\n\n"...)
-	return s.write()
+// flushLocked is flush. It returns false if somebody else writes.
+func (s *sse) flushLocked() bool {
+	if s.writing {
+		return false
+	}
+	s.writing = true
+	for len(s.pending) > 0 && s.failure == nil {
+		s.buf, s.pending = s.pending, s.buf[:0]
+		select {
+		case s.room <- struct{}{}:
+		default:
+		}
+		first := !s.begun
+		s.begun = true
+		s.mu.Unlock()
+		now := time.Now()
+		err := s.write(first, now)
+		s.mu.Lock()
+		s.wrote = now
+		if err != nil {
+			s.failure = &clientGone{err}
+		}
+	}
+	s.writing = false
+	s.idle.Broadcast()
+	return true
+}
+
+// failed returns the error of the write that failed, if one did.
+func (s *sse) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// commentLocked writes a line that clients ignore.
+func (s *sse) commentLocked() {
+	s.pending = append(s.pending, ": keep-alive\n\n"...)
+	s.flushLocked()
+}
+
+// keepAlive writes a comment if nothing was written for a time. It returns how long to wait
+// before the next call.
+func (s *sse) keepAlive(silence time.Duration) (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing { // who writes is not silent
+		return silence, s.failure
+	}
+	if left := silence - time.Since(s.wrote); left > 0 {
+		return left, s.failure
+	}
+	s.commentLocked()
+	return silence, s.failure
+}
+
+// probe sends something to a client that has shut down its side: a comment, or an interim
+// response if the answer has not begun.
+func (s *sse) probe(r *http.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun {
+		s.commentLocked()
+		return s.failure
+	}
+	probe(s.w, r)
+	return nil
 }
 
 // end writes pending events, the last event if there is one, and the end marker. If
 // failure is set, it is sent as the last event, or as the whole response if nothing was
-// sent.
+// sent. Nothing may be put any more.
 func (s *sse) end(last []byte, failure error) error {
-	s.take()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.writing {
+		s.idle.Wait() // each write has a deadline
+	}
 	if failure != nil {
 		e := asAPIError(failure)
-		if !s.begun && len(s.buf) == 0 {
+		if !s.begun && len(s.pending) == 0 {
 			e.write(s.w)
 			return nil
 		}
 		last = append([]byte("data: "), e.body()...) // ends with a line break
 		last = append(last, '\n')
 	}
-	s.buf = append(append(s.buf, last...), "data: [DONE]\n\n"...)
-	return s.write()
+	s.pending = append(append(s.pending, last...), "data: [DONE]\n\n"...)
+	s.flushLocked()
+	return s.failure
 }
 
-// write sends buf to the client. Its error is always a clientGone.
-func (s *sse) write() error {
-	if len(s.buf) == 0 {
-		return nil
+// write sends buf to the client.
+func (s *sse) write(first bool, now time.Time) error {
+	if s.deadline.Sub(now) < s.timeout/2 { // to set it costs more than to encode an event
+		s.deadline = now.Add(s.timeout)
+		_ = s.ctl.SetWriteDeadline(s.deadline) // the server takes it back
 	}
-	_ = s.ctl.SetWriteDeadline(time.Now().Add(s.timeout)) // the server takes it back
-	if !s.begun {
-		s.begun = true
+	if first {
 		h := s.w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", "no-cache")
@@ -118,12 +180,9 @@ func (s *sse) write() error {
 		s.w.WriteHeader(http.StatusOK)
 	}
 	if _, err := s.w.Write(s.buf); err != nil {
-		return &clientGone{err}
+		return err
 	}
-	if err := s.ctl.Flush(); err != nil {
-		return &clientGone{err}
-	}
-	return nil
+	return s.ctl.Flush()
 }
 
 // clientGone is a failed write: the client has closed the connection or does not read.

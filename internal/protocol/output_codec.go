@@ -83,7 +83,7 @@ func (o *EngineOutput) readPlain(b []byte) bool {
 		switch string(key) {
 		case keyTokenIDs:
 			n := 0
-			if n, b, ok = cutArray(rest); !ok || ids != nil {
+			if n, b, ok = cutArray(rest); !ok {
 				return false
 			}
 			ids = make([]uint32, n)

@@ -135,19 +135,26 @@ type frameReader struct {
 // buffered returns the next frame if all of it was received. The payload is valid until
 // the next call of fill.
 func (f *frameReader) buffered() (typ byte, payload []byte, ok bool, err error) {
-	if f.w-f.r < 4 {
+	if !f.whole() {
 		return 0, nil, false, nil
 	}
 	n, err := f.frameLen()
 	if err != nil {
 		return 0, nil, false, err
 	}
-	if f.w-f.r < 4+n {
-		return 0, nil, false, nil
-	}
 	p := f.buf[f.r+4 : f.r+4+n]
 	f.r += 4 + n
 	return p[0], p[1:], true, nil
+}
+
+// whole reports whether all of the next frame was received, or enough to see that it is
+// malformed.
+func (f *frameReader) whole() bool {
+	if f.w-f.r < 4 {
+		return false
+	}
+	n, err := f.frameLen()
+	return err != nil || f.w-f.r >= 4+n
 }
 
 // frameLen returns the length field of the frame at r, after checking it.

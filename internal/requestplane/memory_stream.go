@@ -107,6 +107,9 @@ func (st *memoryStream) Recv(ctx context.Context, v any) error {
 	}
 }
 
+// Pending implements [Stream].
+func (st *memoryStream) Pending() bool { return len(st.frames) > 0 || st.ended() != nil }
+
 func (st *memoryStream) take(f memoryFrame, v any) error {
 	switch f.typ {
 	case frameItem:

@@ -84,6 +84,10 @@ type Stream interface {
 	// on where this one stopped. All other errors are final and repeat.
 	Recv(ctx context.Context, v any) error
 
+	// Pending reports whether the next Recv has something to return at once: an item, or
+	// the end. It is for the goroutine that calls Recv.
+	Pending() bool
+
 	// Close cancels the handler if it still runs and frees the stream. It does not
 	// block and is safe to call more than once. Every stream must be closed or
 	// read to its end.

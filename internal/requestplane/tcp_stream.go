@@ -56,6 +56,9 @@ func (s *tcpStream) Recv(ctx context.Context, v any) error {
 	}
 }
 
+// Pending implements [Stream].
+func (s *tcpStream) Pending() bool { return s.in.whole() || s.ended() != nil }
+
 // take handles one frame.
 func (s *tcpStream) take(typ byte, payload []byte, v any) error {
 	switch typ {
