@@ -93,29 +93,26 @@ type sink struct {
 	flush func() error
 }
 
-// start generates all choices. When all have ended, the channel delivers the first error,
-// which cancelled the others, or nil.
-func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, to sink) <-chan error {
-	done := make(chan error, 1)
-	var left, failed atomic.Int32
-	left.Store(int32(len(j.choices)))
-	for _, c := range j.choices {
-		go func() {
-			if err := j.generate(ctx, c, to); err != nil {
-				failed.Add(1)
-				cancel(err)
-			}
-			if left.Add(-1) > 0 {
-				return
-			}
-			if failed.Load() > 0 {
-				done <- context.Cause(ctx)
-				return
-			}
-			done <- nil
-		}()
+// generateAll generates all choices, the first on this goroutine. The error is the first one,
+// which cancels the others.
+func (j *job) generateAll(ctx context.Context, cancel context.CancelCauseFunc, to sink) error {
+	var failed atomic.Bool
+	generate := func(c *choice) {
+		if err := j.generate(ctx, c, to); err != nil {
+			failed.Store(true)
+			cancel(err)
+		}
 	}
-	return done
+	var others sync.WaitGroup
+	for _, c := range j.choices[1:] {
+		others.Go(func() { generate(c) })
+	}
+	generate(j.choices[0])
+	others.Wait()
+	if failed.Load() {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // work returns how many tokens a worker has to compute before the first token of a

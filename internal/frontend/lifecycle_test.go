@@ -388,7 +388,7 @@ func TestPanics(t *testing.T) {
 		j.choices = []*choice{c}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		err := <-j.start(ctx, cancel, sink{put: func(delta) error { return nil }})
+		err := j.generateAll(ctx, cancel, sink{put: func(delta) error { return nil }})
 		var api *apiError
 		if !errors.As(err, &api) || api.status != 500 {
 			t.Errorf("got %v", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/chat"
@@ -199,35 +200,40 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	defer cancel(nil)
 	s := newSSE(w, j.f.limits.write)
 	s.begin = j.tellRoute
-	done := j.start(ctx, cancel, sink{func(d delta) error { return s.put(ctx, a, d) }, s.flush})
-	silence := time.NewTimer(j.f.limits.keepAlive)
-	defer silence.Stop()
-	for {
-		var gone error
-		select {
-		case <-silence.C:
-			var wait time.Duration
-			wait, gone = s.keepAlive(j.f.limits.keepAlive)
-			silence.Reset(wait)
-		case <-half:
-			half = nil
-			gone = s.probe(r)
-		case err := <-done:
-			if gone := s.failed(); gone != nil {
-				return cmp.Or(err, gone)
-			}
-			var last []byte
-			if err == nil {
-				last = j.lastEvent(a, p)
-			}
-			return errors.Join(err, s.end(last, err))
-		}
-		if gone != nil {
+	aside := newAside(func(over <-chan struct{}) {
+		if gone := s.attend(r, half, over, j.f.limits.keepAlive); gone != nil {
 			cancel(gone)
-			err := <-done // ends with gone, or with what came first
-			return cmp.Or(err, gone)
 		}
+	})
+	err := j.generateAll(ctx, cancel, sink{func(d delta) error { return s.put(ctx, a, d) }, s.flush})
+	aside.end()
+	if gone := s.failed(); gone != nil {
+		return cmp.Or(err, gone)
 	}
+	var last []byte
+	if err == nil {
+		last = j.lastEvent(a, p)
+	}
+	return errors.Join(err, s.end(last, err))
+}
+
+// aside is a goroutine beside that of a handler.
+type aside struct {
+	over  chan struct{}
+	ended sync.WaitGroup
+}
+
+// newAside runs f, which must return soon after over is closed.
+func newAside(f func(over <-chan struct{})) *aside {
+	a := &aside{over: make(chan struct{})}
+	a.ended.Go(func() { f(a.over) })
+	return a
+}
+
+// end closes over and waits for f.
+func (a *aside) end() {
+	close(a.over)
+	a.ended.Wait()
 }
 
 // lastEvent returns the event about the whole answer, or nil if the client does not want
@@ -249,20 +255,18 @@ func (j *job) lastEvent(a answerer, p *params) []byte {
 func (j *job) whole(ctx context.Context, w http.ResponseWriter, r *http.Request, half <-chan struct{}, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := j.start(ctx, cancel, sink{put: func(d delta) error {
+	aside := newAside(func(over <-chan struct{}) {
+		select {
+		case <-half:
+			probe(w, r)
+		case <-over:
+		}
+	})
+	err := j.generateAll(ctx, cancel, sink{put: func(d delta) error {
 		j.choices[d.index].collect(d)
 		return nil
 	}})
-	var err error
-	for ended := false; !ended; {
-		select {
-		case err = <-done:
-			ended = true
-		case <-half:
-			half = nil
-			probe(w, r)
-		}
-	}
+	aside.end()
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(j.f.limits.write)) // the server takes it back
 	j.tellRoute(w.Header())
 	if err != nil {

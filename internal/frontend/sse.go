@@ -112,6 +112,27 @@ func (s *sse) commentLocked() {
 	s.flushLocked()
 }
 
+// attend writes comments while a stream is silent, and a probe when half is closed, until
+// over is closed or a write has failed.
+func (s *sse) attend(r *http.Request, half, over <-chan struct{}, silence time.Duration) (gone error) {
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	for gone == nil {
+		select {
+		case <-timer.C:
+			var wait time.Duration
+			wait, gone = s.keepAlive(silence)
+			timer.Reset(wait)
+		case <-half:
+			half = nil
+			gone = s.probe(r)
+		case <-over:
+			return nil
+		}
+	}
+	return gone
+}
+
 // keepAlive writes a comment if nothing was written for a time. It returns how long to wait
 // before the next call.
 func (s *sse) keepAlive(silence time.Duration) (time.Duration, error) {
