@@ -90,7 +90,12 @@ func unmarshalList[T any](raw json.RawMessage, v *[]T, most int) error {
 
 // unmarshalIDs reads a list of token ids of at most the given length.
 func unmarshalIDs(raw json.RawMessage, v *[]uint32, most int) error {
-	*v = []uint32{}
+	c := cursor(raw)
+	if list, ok := c.Wholes(make([]uint32, 0, min(most, len(raw)/4)), most); ok && c.End() == nil {
+		*v = list
+		return nil
+	}
+	*v = []uint32{} // an empty list, one with spaces at odd places, or one with an error
 	return elements(raw, most, func(_ int, e json.RawMessage) error {
 		id := uint64(0)
 		for _, b := range e {
