@@ -62,7 +62,11 @@ func (l Law) Dominant(n float64) (name string, share float64) {
 func (l Law) String() string {
 	var parts []string
 	for _, t := range l {
-		parts = append(parts, fmt.Sprintf("%.3g", t.Factor)+map[string]string{termLinear: " n", termQuadratic: " n²"}[t.Name])
+		factor := number(t.Factor)
+		if t.Factor < 100 {
+			factor = strconv.FormatFloat(t.Factor, 'g', 3, 64)
+		}
+		parts = append(parts, factor+map[string]string{termLinear: " n", termQuadratic: " n²"}[t.Name])
 	}
 	if len(parts) == 0 {
 		return "0"
@@ -188,7 +192,11 @@ type Fit struct {
 	Extrapolated   float64 `json:"extrapolated,omitempty"`
 }
 
-// fits returns a law for each row of a table whose columns are points of an axis.
+// mostDeviation is the deviation above which a law says nothing.
+const mostDeviation = 0.3
+
+// fits returns a law for each row of a table whose columns are points of an axis, but for
+// those that no law describes.
 func (t Table) fits(axis string, at map[string]int, extrapolateTo int) (out []Fit) {
 	for _, row := range t.Rows {
 		var points []point
@@ -197,7 +205,7 @@ func (t Table) fits(axis string, at map[string]int, extrapolateTo int) (out []Fi
 			points = append(points, point{float64(at[key]), figure.Median})
 			f.At = max(f.At, at[key])
 		}
-		if f.Law, f.Deviation = fit(points); len(f.Law) == 0 {
+		if f.Law, f.Deviation = fit(points); len(f.Law) == 0 || f.Deviation > mostDeviation {
 			continue
 		}
 		f.Dominant, f.Share = f.Law.Dominant(float64(f.At))

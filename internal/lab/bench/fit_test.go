@@ -79,6 +79,7 @@ func TestFitOfFewPoints(t *testing.T) {
 
 func TestLawText(t *testing.T) {
 	for want, law := range map[string]Law{
+		"2,192 + 165 n + 0.123 n²":    {{termConstant, 2192.4}, {termLinear, 165.3}, {termQuadratic, 0.1234}},
 		"0":                           nil,
 		"1.5 + 0.0213 n + 1.2e-07 n²": {{termConstant, 1.5}, {termLinear, 0.02134}, {termQuadratic, 1.2e-7}},
 	} {
@@ -93,6 +94,7 @@ func TestFits(t *testing.T) {
 	table := Table{Rows: []Row{
 		{"idle", map[string]Figure{"2": {2, 2, 2, 1}, "10": {10, 10, 10, 1}, "100": {100, 100, 100, 1}}},
 		{"once", map[string]Figure{"2": {2, 2, 2, 1}}},
+		{"noise", map[string]Figure{"2": {9, 9, 9, 1}, "10": {1, 1, 1, 1}, "100": {9, 9, 9, 1}}},
 	}}
 	at := map[string]int{"2": 2, "10": 10, "100": 100}
 	fits := table.fits(axisWorkers, at, extrapolateTo)

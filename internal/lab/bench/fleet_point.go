@@ -191,7 +191,7 @@ func (f *fleet) scrapes(ctx context.Context, s Sample) error {
 	const rounds = 3
 	var took []time.Duration
 	series := 0
-	cpu, err := f.costs(ctx, rounds, func() error {
+	err := f.costs(ctx, s, keyScrapeCPU, 1e3, rounds, func() error {
 		begin := time.Now()
 		series = 0
 		for _, url := range f.procs.up.Status {
@@ -211,7 +211,7 @@ func (f *fleet) scrapes(ctx context.Context, s Sample) error {
 	if err != nil {
 		return err
 	}
-	s[keySeries], s[keyScrape], s[keyScrapeCPU] = float64(series), ms(middle(took)), 1e3*cpu
+	s[keySeries], s[keyScrape] = float64(series), ms(middle(took))
 	return nil
 }
 
@@ -245,22 +245,26 @@ func (f *fleet) cpu(ctx context.Context) (float64, error) {
 	return s[keyCPUSeconds], err
 }
 
-// costs runs work several times and returns the processor time of one, in seconds, less
-// what the fleet uses when it is idle.
-func (f *fleet) costs(ctx context.Context, times int, work func() error) (float64, error) {
+// costs runs work several times and adds the processor time of one to s, times scale: in
+// seconds, less what the fleet uses when it is idle. It adds nothing if the work does not
+// stand out from that.
+func (f *fleet) costs(ctx context.Context, s Sample, key string, scale float64, times int, work func() error) error {
 	used, err := f.cpu(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	begin := time.Now()
 	for range times {
 		if err := work(); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	took := time.Since(begin).Seconds()
 	now, err := f.cpu(ctx)
-	return max(0, now-used-f.idle*took) / float64(times), err
+	if cost := now - used - f.idle*took; cost > 0 {
+		s[key] = scale * cost / float64(times)
+	}
+	return err
 }
 
 // seriesValue returns the value of one series in the text format of Prometheus.

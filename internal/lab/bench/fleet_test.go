@@ -51,6 +51,39 @@ func TestScaleOptions(t *testing.T) {
 	}
 }
 
+// A tiny fleet has all figures. Processor times may be missing: they are only there if work
+// stands out from an idle fleet, which is measured for a short time here.
+func TestScale(t *testing.T) {
+	dir := t.TempDir()
+	r, err := run(t.Context(), Options{Sections: []string{SectionScale}, StateDir: dir, Child: []string{os.Args[0], asChild}}, smokeScale())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sec := r.Sections[0]
+	if len(sec.Failures) > 0 || len(sec.Tables) != 1 || len(sec.Plots) != 1 || len(sec.Fits) > 0 {
+		t.Fatalf("%+v", sec)
+	}
+	checkTable(t, sec.Tables[0])
+	got := map[string]float64{}
+	for _, row := range sec.Tables[0].Rows {
+		got[row.Name] = row.Figures["2"].Median
+	}
+	for _, c := range fleetColumns() {
+		v, there := got[c.Title]
+		switch c.Key {
+		case keyCPURequest, keyScrapeCPU, keyChangeCPU, keyReplaceCPU, keyWrites, keyFiles:
+		default:
+			if !there || v <= 0 {
+				t.Errorf("%s: %g, %t", c.Title, v, there)
+			}
+		}
+	}
+	if v := got["series of /metrics"]; v < 100 {
+		t.Errorf("%g series", v)
+	}
+	checkClean(t, dir)
+}
+
 // A point that fails is in the report, with what was measured of the others.
 func TestScaleReportsFailures(t *testing.T) {
 	t.Parallel()

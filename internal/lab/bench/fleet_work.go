@@ -21,7 +21,7 @@ func (f *fleet) requests(ctx context.Context, s Sample) error {
 	}
 	var took []time.Duration
 	i := 0
-	cpu, err := f.costs(ctx, f.scale.fleet.requests, func() error {
+	err = f.costs(ctx, s, keyCPURequest, 1e6, f.scale.fleet.requests, func() error {
 		q, err := f.ask.question(ctx, 1, 1)
 		if err != nil {
 			return err
@@ -40,7 +40,6 @@ func (f *fleet) requests(ctx context.Context, s Sample) error {
 		return err
 	}
 	s.tail(keyAnswer, took, time.Millisecond)
-	s[keyCPURequest] = 1e6 * cpu
 	s.tail(keyDecided, decisions.take(), time.Microsecond)
 	return nil
 }
@@ -81,7 +80,7 @@ func (f *fleet) changes(ctx context.Context, s Sample) error {
 	}
 	s[keyChange] = ms(middle(seen))
 	// Nobody asks the frontends meanwhile, which would cost more than the changes.
-	cpu, err := f.costs(ctx, f.scale.fleet.changes, func() error {
+	return f.costs(ctx, s, keyChangeCPU, 1e3, f.scale.fleet.changes, func() error {
 		id, err := f.appear(ctx, inst, card)
 		if err != nil {
 			return err
@@ -94,12 +93,10 @@ func (f *fleet) changes(ctx context.Context, s Sample) error {
 		}
 		return f.quiet(ctx, changePause)
 	})
-	s[keyChangeCPU] = 1e3 * cpu
-	return err
 }
 
-// changePause is longer than a change takes to be seen.
-const changePause = 100 * time.Millisecond
+// changePause is longer than a change takes to be seen by a fleet that is not busy.
+const changePause = 25 * time.Millisecond
 
 // probeTTL ends the probe should this process die.
 const probeTTL = time.Minute
@@ -188,7 +185,7 @@ func (f *fleet) orders(ctx context.Context, s Sample) error {
 	names = names[:min(len(names), f.scale.fleet.orders)]
 	var took, whole []time.Duration
 	i := 0
-	cpu, err := f.costs(ctx, len(names), func() error {
+	err = f.costs(ctx, s, keyReplaceCPU, 1e3, len(names), func() error {
 		name := names[i]
 		i++
 		begin := time.Now()
@@ -211,7 +208,7 @@ func (f *fleet) orders(ctx context.Context, s Sample) error {
 	if err != nil {
 		return err
 	}
-	s[keyOrder], s[keyReplace], s[keyReplaceCPU] = ms(middle(took)), ms(middle(whole)), 1e3*cpu
+	s[keyOrder], s[keyReplace] = ms(middle(took)), ms(middle(whole))
 	return nil
 }
 
