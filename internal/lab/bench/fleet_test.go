@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // Options replace what they name; what is not on an axis stays the same.
@@ -103,6 +105,32 @@ func TestScaleReportsFailures(t *testing.T) {
 	_, err = run(t.Context(), Options{Sections: []string{SectionScale}, StateDir: t.TempDir()}, sc)
 	if !errors.Is(err, errNoChild) {
 		t.Errorf("without a program for children: %v", err)
+	}
+}
+
+// An order has ended when its successor stands alone.
+func TestSettled(t *testing.T) {
+	run := cluster.Assignment{Desire: cluster.DesireRun}
+	ordered, next, leaving := run, run, run
+	ordered.Replace, next.Replaces, leaving.Desire = true, "a", cluster.DesireRemove
+	for _, tc := range []struct {
+		all                []cluster.Assignment
+		successor, settled bool
+	}{
+		{[]cluster.Assignment{run, run}, false, true},
+		{[]cluster.Assignment{ordered, run}, false, false},
+		{[]cluster.Assignment{run, next}, true, false},
+		{[]cluster.Assignment{run, leaving}, false, false},
+		{[]cluster.Assignment{run}, false, false},
+		{[]cluster.Assignment{run, run, run}, false, false},
+	} {
+		all := map[string]cluster.Assignment{}
+		for i, a := range tc.all {
+			all[cluster.WorkerName(i+1)] = a
+		}
+		if successor(all, "a") != tc.successor || successor(all, "b") || settled(all, 2) != tc.settled {
+			t.Errorf("%+v: want successor %t, settled %t", tc.all, tc.successor, tc.settled)
+		}
 	}
 }
 
