@@ -13,7 +13,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/down"
 	"github.com/dynctl/dynctl/internal/cli/drain"
 	"github.com/dynctl/dynctl/internal/cli/events"
-	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/explain"
 	"github.com/dynctl/dynctl/internal/cli/get"
 	"github.com/dynctl/dynctl/internal/cli/help"
@@ -45,7 +44,7 @@ func root(a *command.App) *cobra.Command {
 	root.SetOut(a.Env.Streams.Out)
 	root.SetErr(a.Env.Streams.Err)
 	root.SetVersionTemplate("dynctl {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit.UsageError{Text: err.Error()} })
+	root.SetFlagErrorFunc(command.FlagError)
 
 	fs := root.PersistentFlags()
 	command.AddSettings(fs, "")
@@ -68,6 +67,7 @@ func root(a *command.App) *cobra.Command {
 		drain.Command(a), drain.ResumeCommand(a), drain.UncordonCommand(a), drain.RestartCommand(a), topology.ScaleCommand(a), topology.RollbackCommand(a), set.Command(a), cache.Command(a),
 		model.Command(a), set.ConfigCommand(a), credentials.Command(a), credentials.JoinCommand(a), versionCommand(a),
 	)
+	command.SuggestFor(root)
 	root.AddCommand(help.Topics()...)
 	help.Set(root, a)
 	addCompletion(root, a)
