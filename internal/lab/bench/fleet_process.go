@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -180,7 +181,7 @@ func (c *child) answer(ctx context.Context, into any) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return err
+		return c.ended(err)
 	}
 	if err := json.Unmarshal([]byte(line), into); err != nil {
 		return fmt.Errorf("read from benchmark child: %w: %s", err, strings.TrimSpace(line))
@@ -188,12 +189,18 @@ func (c *child) answer(ctx context.Context, into any) error {
 	return nil
 }
 
+// ended adds to an error how the child ended that closed its pipes.
+func (c *child) ended(err error) error {
+	_ = c.cmd.Process.Kill() // it has ended, or does no more good
+	return errors.Join(err, c.end())
+}
+
 // ask asks all processes and returns the sums of their answers.
 func (f *fleetProcesses) ask(ctx context.Context, question string) (Sample, error) {
 	sum := Sample{}
 	for _, c := range f.children {
 		if _, err := fmt.Fprintln(c.stdin, question); err != nil {
-			return nil, fmt.Errorf("ask benchmark child: %w", err)
+			return nil, c.ended(fmt.Errorf("ask benchmark child: %w", err))
 		}
 	}
 	for _, c := range f.children {

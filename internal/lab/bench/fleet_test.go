@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -131,6 +132,25 @@ func TestSettled(t *testing.T) {
 		if successor(all, "a") != tc.successor || successor(all, "b") || settled(all, 2) != tc.settled {
 			t.Errorf("%+v: want successor %t, settled %t", tc.all, tc.successor, tc.settled)
 		}
+	}
+}
+
+// A process that ends early leaves its exit status in the error.
+func TestFleetProcessEnds(t *testing.T) {
+	s, err := newSession(Options{StateDir: t.TempDir(), Child: []string{os.Args[0], asChild}}, smokeScale())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.startFleet(t.Context(), filepath.Join(s.tmp, "fleet"), fleetSpec{workers: 1, frontends: 1, nodes: 1, processes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.kill()
+	if _, err := f.ask(t.Context(), "weather"); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := f.ask(t.Context(), askCPU); err == nil {
+		t.Error("it answered after its end")
 	}
 }
 
