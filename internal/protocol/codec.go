@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -12,10 +13,16 @@ import (
 // ContentType names the codec in registrations.
 const ContentType = "msgpack"
 
-var encoders = sync.Pool{New: func() any {
-	e := msgpack.NewEncoder(nil)
-	return e
-}}
+// encoder is an encoder of the library, and what it writes to.
+type encoder struct {
+	*msgpack.Encoder
+	buf bytes.Buffer
+}
+
+// keptBuffer bounds the memory that an encoder keeps for the next message.
+const keptBuffer = 64 << 10
+
+var encoders = sync.Pool{New: func() any { return &encoder{Encoder: msgpack.NewEncoder(nil)} }}
 
 // Marshal encodes v as msgpack, with the names of its json tags. It omits fields with
 // zero values, also in nested structs. A type with unexported fields must have an IsZero
@@ -27,19 +34,40 @@ func Marshal(v any) ([]byte, error) {
 	return marshal(v)
 }
 
-// marshal encodes v by the library.
+// marshal encodes v field by field, and by the library what is no struct.
 func marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	e := encoders.Get().(*msgpack.Encoder)
+	s := reflect.ValueOf(v)
+	if s.Kind() == reflect.Pointer {
+		s = s.Elem()
+	}
+	if s.Kind() == reflect.Struct {
+		if l := layoutOf(s.Type()); l != nil {
+			return write(v, func(e *msgpack.Encoder) error { return l.encode(e, s) })
+		}
+	}
+	return byLibrary(v)
+}
+
+func byLibrary(v any) ([]byte, error) {
+	return write(v, func(e *msgpack.Encoder) error { return e.Encode(v) })
+}
+
+// write returns what encode writes.
+func write(v any, encode func(*msgpack.Encoder) error) ([]byte, error) {
+	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
-	e.Reset(&buf)
+	if e.buf.Cap() > keptBuffer {
+		e.buf = bytes.Buffer{}
+	}
+	e.buf.Reset()
+	e.Reset(&e.buf)
 	e.SetCustomStructTag("json")
 	e.UseCompactInts(true)
 	e.SetOmitEmpty(true)
-	if err := e.Encode(v); err != nil {
+	if err := encode(e.Encoder); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
-	return buf.Bytes(), nil
+	return bytes.Clone(e.buf.Bytes()), nil
 }
 
 // message is what a decoder reads. Lists of numbers are read from b in one go.
