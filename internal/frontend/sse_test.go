@@ -376,3 +376,61 @@ func TestStreamSilence(t *testing.T) {
 		}
 	})
 }
+
+// A lone token goes out at once: the worker sends the next when the client has read it.
+func TestLoneToken(t *testing.T) {
+	w := newWorld(t)
+	read := make(chan struct{}, 1)
+	read <- struct{}{}
+	w.fake("worker-1", say("abc", func(ctx context.Context, _ int) error {
+		select {
+		case <-read:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}))
+	f := w.frontend().waitModel(1)
+	resp := f.post("/v1/completions", textBody(body{"stream": true}))
+	defer resp.Body.Close()
+	events := 0
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: {") {
+			events++
+			read <- struct{}{}
+		}
+	}
+	if events != 4 { // with that of the finish reason
+		t.Errorf("%d events", events)
+	}
+}
+
+// Outputs that came together are emitted without a flush between them. There is one before
+// the generation turns to another worker.
+func TestFlushBeforeWaiting(t *testing.T) {
+	w := newWorld(t)
+	gone := failAt(3, &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "lost by test"})
+	fk := w.fake("worker-1", func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		if req.Generated == 0 {
+			return say("abcd", gone)(ctx, req, send)
+		}
+		return say("abcd")(ctx, req, send)
+	})
+	f := w.frontend().waitModel(1)
+	req := protocol.PreprocessedRequest{TokenIDs: tokens("x"), Model: testModel, ModelSum: testDigest, Stop: protocol.StopConditions{MaxTokens: 9}}
+	g := f.newGeneration(f.registry.find(testModel), req, f.metrics.Begin(testModel, "completions", true))
+	g.id = "request"
+	did := ""
+	g.flush = func() error {
+		did += "|"
+		return nil
+	}
+	err := g.run(t.Context(), func(o protocol.EngineOutput) error {
+		patience.Until(t, "the worker has sent all", func() bool { return fk.served.InFlight() == 0 })
+		did += testProcessor().Decode(o.TokenIDs)
+		return nil
+	})
+	if err != nil || did != "|abc|d" {
+		t.Errorf("%q, %v", did, err)
+	}
+}
