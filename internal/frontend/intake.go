@@ -108,6 +108,11 @@ func (b *budget) reserve(ctx context.Context, tenant string, n int64, wait time.
 	if !b.enqueue(r) {
 		return nil, busy()
 	}
+	select {
+	case <-r.ready: // as most often
+		return r.granted()
+	default:
+	}
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	look := time.NewTicker(grace / 4)
@@ -115,10 +120,7 @@ func (b *budget) reserve(ctx context.Context, tenant string, n int64, wait time.
 	for {
 		select {
 		case <-r.ready:
-			if r.refused {
-				return nil, busy()
-			}
-			return r, nil
+			return r.granted()
 		case <-look.C:
 			b.cutSlow(time.Now())
 		case <-late.C:
@@ -129,6 +131,14 @@ func (b *budget) reserve(ctx context.Context, tenant string, n int64, wait time.
 			return nil, asAPIError(context.Cause(ctx))
 		}
 	}
+}
+
+// granted returns a reservation that is ready, unless it was refused.
+func (r *reservation) granted() (*reservation, *apiError) {
+	if r.refused {
+		return nil, busy()
+	}
+	return r, nil
 }
 
 // enqueue queues a reservation, or grants it at once. If too many wait, it refuses the
