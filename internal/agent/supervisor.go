@@ -168,6 +168,8 @@ func (s *supervisor) converge(ctx context.Context, held map[string]cluster.Assig
 			r = newRunner(s.a, as, s.leftLocked(name))
 			s.runners[name] = r
 			s.wg.Go(r.begin(ctx))
+		} else if as == r.followed {
+			continue // it need not wake up
 		}
 		r.followed = as
 		r.assign(as)
