@@ -95,6 +95,27 @@ func TestLostLeaseIsGrantedAnew(t *testing.T) {
 	})
 }
 
+// A lease that was granted in the place of a lost one is watched like the first, without
+// anything else that would wake the runtime.
+func TestLeaseIsLostAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runtimetest.New(t)
+		d := c.Runtime(t, "worker-1")
+		released := make(chan time.Time, 1)
+		d.OnRelease(func(_, _ cluster.InstanceID) { released <- time.Now() })
+		for range 3 {
+			if err := c.Store.RevokeLease(t.Context(), d.ID()); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			// Within one renewal, long before the next audit.
+			if took := (<-released).Sub(begin); took > runtime.DefaultLeaseTTL/2 {
+				t.Errorf("a lost lease was granted anew after %s", took)
+			}
+		}
+	})
+}
+
 // The lease goes between two lines of its owner, who has not heard of it yet.
 func TestLeaseLostBetweenTwoCalls(t *testing.T) {
 	for name, call := range map[string]func(t *testing.T, d *runtime.DistributedRuntime) (key string){

@@ -158,6 +158,11 @@ func TestKeeperBelievesOnlyTheServer(t *testing.T) {
 		if k.Uncertain() {
 			t.Error("a lost lease is not uncertain")
 		}
+		told := false
+		k.OnLost(func() { told = true })
+		if !told {
+			t.Error("whoever comes after the loss is not told")
+		}
 		n := len(f.since(time.Time{}))
 		time.Sleep(time.Minute)
 		if got := len(f.since(time.Time{})); got != n {
