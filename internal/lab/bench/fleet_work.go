@@ -40,6 +40,7 @@ func (f *fleet) requests(ctx context.Context, s Sample) error {
 		return err
 	}
 	s.tail(keyAnswer, took, time.Millisecond)
+	decisions.await(ctx, len(took))
 	s.tail(keyDecided, decisions.take(), time.Microsecond)
 	return nil
 }

@@ -183,6 +183,32 @@ type decisionTimes struct {
 	took []time.Duration
 }
 
+// decisionsLate is how long the event of a decision may take.
+const decisionsLate = 2 * time.Second
+
+// await waits for n times since the last take, though not for long: events may be lost.
+func (d *decisionTimes) await(ctx context.Context, n int) {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	late := time.NewTimer(decisionsLate)
+	defer late.Stop()
+	for {
+		d.mu.Lock()
+		have := len(d.took)
+		d.mu.Unlock()
+		if have >= n {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // take returns the times since the last call.
 func (d *decisionTimes) take() []time.Duration {
 	d.mu.Lock()
@@ -216,5 +242,8 @@ func (n *node) decisions(ctx context.Context) (*decisionTimes, error) {
 		d.took = append(d.took, time.Duration(of.DecidedNS))
 		d.mu.Unlock()
 	})
+	if err == nil {
+		_, err = bus.Ping(ctx) // the server has the subscription
+	}
 	return d, err
 }
