@@ -33,11 +33,11 @@ func (f *Frontend) awaitModel(ctx context.Context, name string, leave func(), tu
 			return nil, leave, bad
 		}
 		if m, bad = f.model(name); bad == nil {
-			if again, late := turn(); late == nil {
-				return m, again, nil
-			} else {
+			again, late := turn()
+			if late != nil {
 				return nil, leave, late
 			}
+			return m, again, nil
 		}
 	}
 	return nil, leave, bad

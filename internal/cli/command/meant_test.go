@@ -22,7 +22,7 @@ func TestMeant(t *testing.T) {
 		{[]string{"stop", "worker-1"}, `unknown command "stop"`, "dynctl drain"},
 		{[]string{"apply", "-f", "x"}, `unknown command "apply"`, "dynctl up"},
 		{[]string{"apply", "--flag"}, `unknown command "apply"`, "dynctl up"},
-		{[]string{"ps", "--ouput", "json"}, "unknown flag: --ouput; did you mean --output?", ""},
+		{[]string{"ps", "--outpt", "json"}, "unknown flag: --outpt; did you mean --output?", ""},
 		{[]string{"ps", "--hiden"}, "unknown flag: --hiden", ""},
 		{[]string{"--zzz"}, "unknown flag: --zzz", ""},
 		{[]string{"ps", "-x"}, "unknown shorthand flag: 'x' in -x", ""},

@@ -77,13 +77,6 @@ func (r *results) derive(name, key string, f func(round map[string]Sample) (floa
 	}
 }
 
-// drop removes a column of a case.
-func (r *results) drop(name, key string) {
-	for _, round := range r.rounds {
-		delete(round[name], key)
-	}
-}
-
 // ratio adds column key to a case: its value of column of, divided by another case's
 // value and multiplied by scale. A case has no ratio to itself.
 func (r *results) ratio(name, key, of, by string, scale float64) {
