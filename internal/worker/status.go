@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -110,7 +111,16 @@ func (w *Worker) publishStatus(ctx context.Context) {
 	}
 	// Events may be lost by design; the bus counts them.
 	_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicWorkerStatus), st)
-	b.publishing.WakeIn(cluster.StatusInterval)
+	b.publishing.WakeIn(untilBeat(time.Now()))
+}
+
+// beat shifts the instants at which the workers of this process publish their statuses: all
+// together, so that they cost few wake-ups and writes, and apart from other processes.
+var beat = rand.N(cluster.StatusInterval)
+
+// untilBeat returns the time until the next such instant, at most StatusInterval.
+func untilBeat(now time.Time) time.Duration {
+	return cluster.StatusInterval - time.Duration(now.UnixNano()+int64(beat))%cluster.StatusInterval
 }
 
 // agent is the NIXL agent, nil before there is one.

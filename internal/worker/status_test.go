@@ -72,3 +72,18 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 		}
 	})
 }
+
+// Workers of a process publish their statuses at the same instants, once in StatusInterval.
+func TestBeat(t *testing.T) {
+	now := time.Now()
+	first := now.Add(untilBeat(now))
+	for _, d := range []time.Duration{0, 1, cluster.StatusInterval / 3, cluster.StatusInterval - 1} {
+		at := first.Add(d)
+		if next := at.Add(untilBeat(at)); !next.Equal(first.Add(cluster.StatusInterval)) {
+			t.Errorf("%s after a beat the next is %s after it", d, next.Sub(first))
+		}
+	}
+	if d := first.Sub(now); d <= 0 || d > cluster.StatusInterval {
+		t.Errorf("the next beat is in %s", d)
+	}
+}
