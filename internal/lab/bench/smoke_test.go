@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
@@ -49,7 +50,8 @@ func smokeScale() scale {
 		router:   routerScale{rate: 50, window: 500 * time.Millisecond, workers: 2, tokens: 1000, shares: 3, blocks: 1000, turns: once},
 		fleet: fleetScale{
 			axes: []string{axisWorkers}, points: map[string][]int{axisWorkers: {2}, axisFrontends: {1}, axisNodes: {1}}, workers: 2, processes: 1, blocks: 64,
-			settle: time.Millisecond, idle: 200 * time.Millisecond, requests: 2, changes: 1, orders: 1, timeout: time.Minute, turns: once,
+			// Workers publish once in StatusInterval, all at the same instant.
+			settle: time.Millisecond, idle: 3 * cluster.StatusInterval / 2, requests: 2, changes: 1, orders: 1, timeout: time.Minute, turns: once,
 		},
 	}
 }
