@@ -124,33 +124,10 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 			return usageError{fmt.Errorf("--gpus: %w", err)}
 		}
 	}
-	cfg, origins, err := config.LoadDynamod(config.Process(nil))
-	if err != nil {
-		return usageError{err}
-	}
-	if err := origins.Locate(cfg.Validate()); err != nil {
-		return usageError{err}
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// A second signal ends the process at once.
-	defer context.AfterFunc(ctx, stop)()
-
-	self, err := ownChild("bench")
-	if err != nil {
-		return err
-	}
-	report, err := bench.Run(ctx, bench.Options{
-		Sections: chosenSections(args), Quick: f.quick, Model: f.model, Text: f.text, StateDir: cfg.StateDir,
-		CPU: f.cpu, GPUs: f.gpus, Plots: plotsOf(f.write), Child: self, Command: f.command(args), Version: version.String(), Progress: stderr,
-		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-	})
-	if errors.Is(err, bench.ErrChoice) {
-		return usageError{err}
-	}
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted, nothing was written")
-	}
+	report, err := measured(bench.Options{
+		Sections: chosenSections(args), Quick: f.quick, Model: f.model, Text: f.text,
+		CPU: f.cpu, GPUs: f.gpus, Plots: plotsOf(f.write), Command: f.command(args),
+	}, stderr)
 	if err != nil {
 		return err
 	}
@@ -168,6 +145,34 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return replaceFile(f.write, text)
+}
+
+// measured runs benchmarks with the state directory of a dynamod, until a signal ends them.
+func measured(o bench.Options, stderr io.Writer) (*bench.Report, error) {
+	cfg, origins, err := config.LoadDynamod(config.Process(nil))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := origins.Locate(cfg.Validate()); err != nil {
+		return nil, usageError{err}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	defer context.AfterFunc(ctx, stop)()
+	if o.Child, err = ownChild("bench"); err != nil {
+		return nil, err
+	}
+	o.StateDir, o.Version, o.Progress = cfg.StateDir, version.String(), stderr
+	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	report, err := bench.Run(ctx, o)
+	switch {
+	case errors.Is(err, bench.ErrChoice):
+		return nil, usageError{err}
+	case errors.Is(err, context.Canceled):
+		return nil, errors.New("interrupted, nothing was written")
+	}
+	return report, err
 }
 
 // chosenSections drops doubles; "all" stands for everything.

@@ -1,23 +1,16 @@
 package lab
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/lab/bench"
-	"github.com/dynctl/dynctl/internal/version"
 )
 
 // scaleFlags are the flags of dynlab scale.
@@ -100,35 +93,12 @@ func (f scaleFlags) run(command string, stdout, stderr io.Writer) error {
 	if f.output != "markdown" && f.output != "json" {
 		return usageError{fmt.Errorf("--output: %q is not markdown or json", f.output)}
 	}
-	cfg, origins, err := config.LoadDynamod(config.Process(nil))
-	if err != nil {
-		return usageError{err}
-	}
-	if err := origins.Locate(cfg.Validate()); err != nil {
-		return usageError{err}
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// A second signal ends the process at once.
-	defer context.AfterFunc(ctx, stop)()
-	self, err := ownChild("bench")
-	if err != nil {
-		return err
-	}
-	o := bench.Options{
-		Sections: []string{bench.SectionScale}, Quick: f.quick, StateDir: cfg.StateDir, Scale: f.scale, Child: self,
-		Command: command, Version: version.String(), Progress: stderr, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-	}
+	o := bench.Options{Sections: []string{bench.SectionScale}, Quick: f.quick, Scale: f.scale, Command: command}
 	if f.write != "" {
 		o.Plots = "." // beside the report
 	}
-	report, err := bench.Run(ctx, o)
-	switch {
-	case errors.Is(err, bench.ErrChoice):
-		return usageError{err}
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted, nothing was written")
-	case err != nil:
+	report, err := measured(o, stderr)
+	if err != nil {
 		return err
 	}
 	if err := f.show(report, stdout); err != nil {
