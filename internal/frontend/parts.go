@@ -57,7 +57,7 @@ func (f *formats) apply(m *servedModel, t *toolRequest, choices []*choice) {
 		if err != nil { // the names were checked
 			return
 		}
-		c.parser, c.reasons = p, f.reasoning != ""
+		c.parser, c.reasons, c.forced = p, f.reasoning != "", f.tool == parse.List
 		c.detok.Keep(keep)
 	}
 }
@@ -74,6 +74,7 @@ func newCallID(short bool) string {
 type parts struct {
 	parser    *parse.Parser // nil if the text is the answer
 	reasons   bool          // the parser knows reasoning
+	forced    bool          // the text is nothing but calls
 	reasoned  int           // tokens of reasoning, with its marks
 	reasoning strings.Builder
 	calls     []toolCall
@@ -172,13 +173,14 @@ type chatMessage struct {
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 
-// message returns the collected answer. Content is null if there are only calls.
+// message returns the collected answer. Content is null if there are only calls, or if there
+// should be: a forced call may be cut off before its name.
 func (c *choice) message() chatMessage {
 	for i := range c.calls {
 		c.calls[i].Function.Arguments = c.arguments[i].String()
 	}
 	m := chatMessage{Role: "assistant", Reasoning: c.reasoning.String(), ToolCalls: c.calls}
-	if text := c.text.String(); text != "" || len(c.calls) == 0 {
+	if text := c.text.String(); text != "" || len(c.calls) == 0 && !c.forced {
 		m.Content = &text
 	}
 	return m

@@ -3,6 +3,7 @@ package frontend
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
@@ -65,6 +66,19 @@ func TestForcedCallsKeepSchemas(t *testing.T) {
 			if matches(text) {
 				t.Errorf("%s accepts %s", tt.parameters, text)
 			}
+		}
+	}
+}
+
+// A forced call that is cut off before its name leaves no content.
+func TestForcedCallIsCutOff(t *testing.T) {
+	for _, text := range []string{`[`, `[{"na`, `[{"name":"f"`} {
+		w := newWorld(t)
+		w.fake("worker-1", say(text), roomy)
+		f := w.frontend().waitModel(1)
+		got := readAll(t, f.post("/v1/chat/completions", chatBody(body{"tools": []any{tool(nil)}, "tool_choice": "required"})))
+		if !strings.Contains(got, `"content":null`) || strings.Contains(got, "tool_calls") {
+			t.Errorf("%s: %s", text, got)
 		}
 	}
 }
