@@ -54,12 +54,31 @@ func readMessages(raw []json.RawMessage, values *int) (*conversation, error) {
 			c.systems++
 		}
 		c.messages = append(c.messages, d)
-		eachArguments(d, func(text string) {
-			c.arguments = c.arguments || text != ""
-			c.cut = c.cut || !json.Valid([]byte(text)) && strings.TrimSpace(text) != ""
-		})
+		c.look(d)
 	}
 	return c, nil
+}
+
+// look notes what a message's tool calls have as arguments.
+func (c *conversation) look(m *jinja.Dict) {
+	calls, _ := get(m, "tool_calls").(*jinja.List)
+	if calls == nil {
+		return
+	}
+	for i := range calls.Len() {
+		call, _ := calls.At(i).(*jinja.Dict)
+		if call == nil {
+			continue
+		}
+		function, _ := get(call, "function").(*jinja.Dict)
+		if function == nil {
+			continue
+		}
+		if text, _ := get(function, "arguments").(string); strings.TrimSpace(text) != "" {
+			c.arguments = true
+			c.cut = c.cut || !json.Valid([]byte(text))
+		}
+	}
 }
 
 func get(d *jinja.Dict, key string) jinja.Value {
@@ -82,7 +101,7 @@ func tidied(m *jinja.Dict) (*jinja.Dict, error) {
 			}
 			continue
 		case key == "tool_calls" && isList:
-			v = withArguments(list)
+			v, _ = withArguments(list, func(given jinja.Value) (jinja.Value, bool, error) { return "{}", given == nil, nil })
 		}
 		out.Set(key, v)
 	}
@@ -128,8 +147,10 @@ func tidyPart(v jinja.Value) (jinja.Value, error) {
 	return v, nil
 }
 
-// withArguments returns tool calls that all have arguments.
-func withArguments(calls *jinja.List) *jinja.List {
+// withArguments returns tool calls with other arguments. change gets those of a call, nil for
+// none, and returns what takes their place, or false to leave them. Calls are copied before
+// they change.
+func withArguments(calls *jinja.List, change func(given jinja.Value) (jinja.Value, bool, error)) (*jinja.List, error) {
 	out := make([]jinja.Value, calls.Len())
 	for i := range out {
 		out[i] = calls.At(i)
@@ -137,15 +158,22 @@ func withArguments(calls *jinja.List) *jinja.List {
 		if call == nil {
 			continue
 		}
-		if f, _ := get(call, "function").(*jinja.Dict); f != nil && get(f, "arguments") == nil {
-			f = copyDict(f)
-			f.Set("arguments", "{}")
-			call = copyDict(call)
-			call.Set("function", f)
+		function, _ := get(call, "function").(*jinja.Dict)
+		if function == nil {
+			continue
+		}
+		value, other, err := change(get(function, "arguments"))
+		if err != nil {
+			return nil, fmt.Errorf("arguments of tool call %d: %w", i, err)
+		}
+		if other {
+			call, function = copyDict(call), copyDict(function)
+			function.Set("arguments", value)
+			call.Set("function", function)
 			out[i] = call
 		}
 	}
-	return jinja.NewList(out...)
+	return jinja.NewList(out...), nil
 }
 
 // forms returns the forms to try, the preferred one first.
@@ -200,8 +228,12 @@ func (c *conversation) shape(t *template, f form) (*jinja.List, error) {
 			}
 		}
 		if !f.textArguments {
-			if err := parseArguments(changed, c.values, f.wrapArguments); err != nil {
-				return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
+			if calls, _ := get(m, "tool_calls").(*jinja.List); calls != nil {
+				calls, err := withArguments(calls, func(given jinja.Value) (jinja.Value, bool, error) { return parsed(given, c.values, f.wrapArguments) })
+				if err != nil {
+					return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
+				}
+				changed.Set("tool_calls", calls)
 			}
 		}
 		if role := get(changed, "role"); f.mergeSystem && (role == "system" || role == "developer") {
@@ -269,69 +301,26 @@ func mergeSystem(contents []jinja.Value) (jinja.Value, error) {
 	return m, nil
 }
 
-// eachArguments calls fn with the arguments of a message's tool calls, where they are
-// text.
-func eachArguments(m *jinja.Dict, fn func(text string)) {
-	calls, _ := get(m, "tool_calls").(*jinja.List)
-	if calls == nil {
-		return
+// parsed returns the value of arguments that are JSON text, false for others. No text is no
+// arguments. With wrap, what is not JSON becomes an object that holds the text.
+func parsed(given jinja.Value, values *int, wrap bool) (jinja.Value, bool, error) {
+	text, ok := given.(string)
+	if !ok {
+		return nil, false, nil
 	}
-	for i := range calls.Len() {
-		call, _ := calls.At(i).(*jinja.Dict)
-		if call == nil {
-			continue
-		}
-		if fn2, _ := get(call, "function").(*jinja.Dict); fn2 != nil {
-			if text, ok := get(fn2, "arguments").(string); ok {
-				fn(text)
-			}
-		}
+	if strings.TrimSpace(text) == "" {
+		return jinja.NewDict(), true, nil
 	}
-}
-
-// parseArguments replaces the text arguments of a message's tool calls by their JSON
-// value, where they hold JSON. With wrap, others become an object that holds their text. m
-// is a copy; deeper values are copied before they change.
-func parseArguments(m *jinja.Dict, values *int, wrap bool) error {
-	calls, _ := get(m, "tool_calls").(*jinja.List)
-	if calls == nil {
-		return nil
+	v, err := jinja.FromJSONWithin(json.RawMessage(text), values)
+	switch {
+	case errors.Is(err, jsonscan.ErrValues):
+		return nil, false, err
+	case err == nil:
+		return v, true, nil
+	case !wrap:
+		return nil, false, nil
 	}
-	out := make([]jinja.Value, calls.Len())
-	for i := range out {
-		out[i] = calls.At(i)
-		call, _ := out[i].(*jinja.Dict)
-		if call == nil {
-			continue
-		}
-		function, _ := get(call, "function").(*jinja.Dict)
-		if function == nil {
-			continue
-		}
-		text, ok := get(function, "arguments").(string)
-		if !ok {
-			continue
-		}
-		var value jinja.Value = jinja.NewDict() // no text is no arguments
-		if strings.TrimSpace(text) != "" {
-			v, err := jinja.FromJSONWithin(json.RawMessage(text), values)
-			if errors.Is(err, jsonscan.ErrValues) {
-				return fmt.Errorf("arguments of tool call %d: %w", i, err)
-			}
-			switch {
-			case err == nil:
-				value = v
-			case wrap:
-				value.(*jinja.Dict).Set("arguments", text)
-			default:
-				continue
-			}
-		}
-		call, function = copyDict(call), copyDict(function)
-		function.Set("arguments", value)
-		call.Set("function", function)
-		out[i] = call
-	}
-	m.Set("tool_calls", jinja.NewList(out...))
-	return nil
+	d := jinja.NewDict()
+	d.Set("arguments", text)
+	return d, true, nil
 }
