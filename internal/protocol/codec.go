@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"reflect"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -13,16 +12,10 @@ import (
 // ContentType names the codec in registrations.
 const ContentType = "msgpack"
 
-// encoder is an encoder of the library, and what it writes to.
-type encoder struct {
-	*msgpack.Encoder
-	buf bytes.Buffer
-}
-
-// keptBuffer bounds the memory that an encoder keeps for the next message.
-const keptBuffer = 64 << 10
-
-var encoders = sync.Pool{New: func() any { return &encoder{Encoder: msgpack.NewEncoder(nil)} }}
+var encoders = sync.Pool{New: func() any {
+	e := msgpack.NewEncoder(nil)
+	return e
+}}
 
 // Marshal encodes v as msgpack, with the names of its json tags. It omits fields with
 // zero values, also in nested structs. A type with unexported fields must have an IsZero
@@ -34,40 +27,19 @@ func Marshal(v any) ([]byte, error) {
 	return marshal(v)
 }
 
-// marshal encodes v field by field, and by the library what is no struct.
+// marshal encodes v by the library.
 func marshal(v any) ([]byte, error) {
-	s := reflect.ValueOf(v)
-	if s.Kind() == reflect.Pointer {
-		s = s.Elem()
-	}
-	if s.Kind() == reflect.Struct {
-		if l := layoutOf(s.Type()); l != nil {
-			return write(v, func(e *msgpack.Encoder) error { return l.encode(e, s) })
-		}
-	}
-	return byLibrary(v)
-}
-
-func byLibrary(v any) ([]byte, error) {
-	return write(v, func(e *msgpack.Encoder) error { return e.Encode(v) })
-}
-
-// write returns what encode writes.
-func write(v any, encode func(*msgpack.Encoder) error) ([]byte, error) {
-	e := encoders.Get().(*encoder)
+	var buf bytes.Buffer
+	e := encoders.Get().(*msgpack.Encoder)
 	defer encoders.Put(e)
-	if e.buf.Cap() > keptBuffer {
-		e.buf = bytes.Buffer{}
-	}
-	e.buf.Reset()
-	e.Reset(&e.buf)
+	e.Reset(&buf)
 	e.SetCustomStructTag("json")
 	e.UseCompactInts(true)
 	e.SetOmitEmpty(true)
-	if err := encode(e.Encoder); err != nil {
+	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
-	return bytes.Clone(e.buf.Bytes()), nil
+	return buf.Bytes(), nil
 }
 
 // message is what a decoder reads. Lists of numbers are read from b in one go.

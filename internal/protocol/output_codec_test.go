@@ -19,7 +19,7 @@ func TestPlainOutput(t *testing.T) {
 	for _, ids := range [][]uint32{nil, {}, {0}, {127}, {128}, {255}, {256}, {65_535}, {65_536}, {1<<32 - 1}, long(15), long(16), long(255), long(65_535), long(65_536)} {
 		for _, finish := range []FinishReason{"", FinishStop, FinishLength, FinishCancelled, FinishError, FinishMoved, "another", FinishReason(strings.Repeat("x", 31)), FinishReason(strings.Repeat("x", 32))} {
 			o := EngineOutput{TokenIDs: ids, Finish: finish}
-			want, err := byLibrary(o)
+			want, err := marshal(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,14 +51,14 @@ func TestRichOutput(t *testing.T) {
 		default:
 			t.Fatalf("a field of kind %s", f.Kind())
 		}
-		want, err := byLibrary(&o)
+		want, err := marshal(&o)
 		if got, err2 := Marshal(&o); err != nil || err2 != nil || !bytes.Equal(got, want) {
 			t.Errorf("%+v: %x, %v, want %x, %v", o, got, err2, want, err)
 		}
 		sameDecoding(t, want)
 	}
 	for _, v := range []any{(*EngineOutput)(nil), 7} {
-		want, err := byLibrary(v)
+		want, err := marshal(v)
 		if got, err2 := Marshal(v); (err == nil) != (err2 == nil) || !bytes.Equal(got, want) {
 			t.Errorf("%v: %x, %v, want %x, %v", v, got, err2, want, err)
 		}
@@ -80,7 +80,7 @@ func sameDecoding(t testing.TB, b []byte) {
 
 func FuzzPlainOutput(f *testing.F) {
 	for _, o := range []EngineOutput{{}, {TokenIDs: []uint32{1, 200, 70_000}}, {Finish: FinishLength}, {TokenIDs: []uint32{1}, Finish: FinishStop, Usage: &Usage{PromptTokens: 3}}} {
-		b, err := byLibrary(o)
+		b, err := marshal(o)
 		if err != nil {
 			f.Fatal(err)
 		}
