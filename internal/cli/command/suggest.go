@@ -10,9 +10,9 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 )
 
-// meant are names that other tools (docker, kubectl, ollama, systemctl) have for what a
+// otherNames are names that other tools (docker, kubectl, ollama, systemctl) have for what a
 // command does.
-var meant = map[string][]string{
+var otherNames = map[string][]string{
 	"up":      {"run", "start", "serve", "launch", "create", "deploy", "apply", "pull", "install"},
 	"down":    {"stop", "kill", "shutdown", "destroy"},
 	"ps":      {"list", "ls", "status", "show"},
@@ -33,7 +33,7 @@ var meant = map[string][]string{
 // SuggestFor has the commands below root found by the names that other tools have for them.
 func SuggestFor(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
-		cmd.SuggestFor = append(cmd.SuggestFor, meant[cmd.Name()]...)
+		cmd.SuggestFor = append(cmd.SuggestFor, otherNames[cmd.Name()]...)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // What people type who know other tools, and what they mistype, leads to a command or flag.
-func TestMeant(t *testing.T) {
+func TestSuggestions(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		text string

@@ -71,13 +71,14 @@ func (c *consumer) stopped() <-chan struct{} {
 	return c.done
 }
 
-// returnDelay is the rest of a message that its first worker cannot take, so that it does
-// not come back at once to a worker that is idle for just that reason. It doubles
-// with each further attempt.
+// returnDelay is how long a message waits before it is delivered again, if its first worker
+// cannot take it: it must not come back at once to a worker that is idle for just that
+// reason. It doubles with each further attempt.
 const returnDelay = 10 * time.Millisecond
 
-// goneDelay is the rest of a message whose decode worker the store does not know. A worker
-// registers again within that time when the store has lost its data.
+// goneDelay is how long a message waits in the queue before it is delivered again, if the
+// store does not know its decode worker. When the store has lost its data, a worker registers
+// again within that time.
 const goneDelay = 2 * time.Second
 
 // errForeign means that a message of the queue is for workers with another model or other
