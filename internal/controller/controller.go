@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -179,46 +180,38 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
 	}
-	declared, ever := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace))
+	seen, cancel := context.WithTimeout(ctx, seeWithin)
+	defer cancel()
 	if rev := w.topology.Revision(); rev != backoff.declared {
-		if err := c.seeNodes(ctx, w.nodes); err != nil {
+		// A topology must be placed on all nodes that existed when it was declared.
+		if _, err := w.nodes.CatchUp(seen); err != nil {
 			return err
 		}
 		backoff.declared = rev
+		declared, ever := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace))
 		if err := declared.Validate(); ever && err != nil {
 			c.log.Error("the declared topology is invalid, workers stay as they are", "error", err, "by", declared.UpdatedBy)
 			c.notify(cluster.TopologyEvent{Action: cluster.ActionRefuse, Reason: err.Error(), Message: "the declared topology is invalid, workers stay as they are: " + err.Error()})
 		}
 	}
-	view := View{Status: map[string]cluster.WorkerStatus{}, Cordons: map[string]cluster.Cordon{}}
-	for _, n := range w.nodes.Snapshot() {
-		if n.In(c.cfg.Namespace) {
-			view.Nodes = append(view.Nodes, n)
+	view, revs := c.view(w, backoff)
+	changes := Plan(view)
+	if slices.ContainsFunc(changes, Change.stops) {
+		// The worker may serve already, although its status is not in this view yet.
+		behind, err := w.status.CatchUp(seen)
+		if err != nil {
+			return err
 		}
-	}
-	if c.cfg.Rollout != nil {
-		view.Rollout = c.cfg.Rollout()
-	}
-	view.Settling = backoff.settling(view.Nodes, time.Now())
-	for _, k := range w.cordons.Snapshot() {
-		view.Cordons[k.Node] = k
-	}
-	if ever {
-		view.Topology = &declared
-	}
-	revs := map[string]store.Revision{}
-	for _, a := range w.assignments.Snapshot() {
-		view.Assignments = append(view.Assignments, a.Assignment)
-		revs[a.Name] = a.rev
-	}
-	for _, st := range w.status.Snapshot() {
-		view.Status[st.Name] = st
+		if behind {
+			view, revs = c.view(w, backoff)
+			changes = Plan(view)
+		}
 	}
 	c.plans.Add(1)
 	// One after the other: a second leader, after a pause of its process, sees the
 	// beginning of this plan and makes the same rest of it.
 	var errs error
-	for _, ch := range Plan(view) {
+	for _, ch := range changes {
 		err := c.apply(ctx, ch, revs[ch.Assignment.Name])
 		switch {
 		case err == nil:
@@ -237,30 +230,33 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 	return errs
 }
 
-// seeNodes waits until the view of the nodes is as new as the store is now. A topology
-// must be placed on all nodes that existed when it was declared. Each prefix has its own
-// watch, and that of the nodes may lag behind.
-func (c *Controller) seeNodes(ctx context.Context, nodes *store.Prefix[cluster.Node]) error {
-	ctx, cancel := context.WithTimeout(ctx, seeWithin)
-	defer cancel()
-	listed, _, err := c.cfg.Store.List(ctx, cluster.NodePrefix)
-	if err != nil {
-		return fmt.Errorf("list the nodes: %w", err)
+// view returns the current state of the watches, and the revisions of the assignments.
+func (c *Controller) view(w watches, backoff *backoff) (View, map[string]store.Revision) {
+	v := View{Status: map[string]cluster.WorkerStatus{}, Cordons: map[string]cluster.Cordon{}}
+	if declared, ever := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace)); ever {
+		v.Topology = &declared
 	}
-	var newest store.Revision
-	for _, kv := range listed {
-		newest = max(newest, kv.ModRevision)
-	}
-	tick := time.NewTicker(settleFor)
-	defer tick.Stop()
-	for nodes.Revision() < newest {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the view of the nodes is of revision %d, the store is at %d: %w", nodes.Revision(), newest, context.Cause(ctx))
+	for _, n := range w.nodes.Snapshot() {
+		if n.In(c.cfg.Namespace) {
+			v.Nodes = append(v.Nodes, n)
 		}
 	}
-	return nil
+	if c.cfg.Rollout != nil {
+		v.Rollout = c.cfg.Rollout()
+	}
+	v.Settling = backoff.settling(v.Nodes, time.Now())
+	for _, k := range w.cordons.Snapshot() {
+		v.Cordons[k.Node] = k
+	}
+	revs := map[string]store.Revision{}
+	for _, a := range w.assignments.Snapshot() {
+		v.Assignments = append(v.Assignments, a.Assignment)
+		revs[a.Name] = a.rev
+	}
+	for _, st := range w.status.Snapshot() {
+		v.Status[st.Name] = st
+	}
+	return v, revs
 }
 
 func (c *Controller) apply(ctx context.Context, ch Change, rev store.Revision) error {

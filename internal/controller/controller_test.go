@@ -319,7 +319,7 @@ func TestNodesBeforeTopology(t *testing.T) {
 		l.addNode("node-2")
 		l.declare(0, 2)
 		synctest.Wait()
-		if err := c.reconcile(l.ctx, w, newBackoff()); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.reconcile(l.ctx, w, newBackoff()); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("reconcile without node-2: %v", err)
 		}
 		l.want("nothing is placed")
@@ -333,6 +333,57 @@ func TestNodesBeforeTopology(t *testing.T) {
 			t.Error(err)
 		}
 		l.want("with both nodes", "worker-1 decode node-1", "worker-2 decode node-2")
+	})
+}
+
+// lateStore changes something just before it tells what is the newest.
+type lateStore struct {
+	store.Store
+	change func(prefix string)
+}
+
+func (s lateStore) Newest(ctx context.Context, prefix string) (store.Revision, error) {
+	s.change(prefix)
+	return s.Store.Newest(ctx, prefix)
+}
+
+// A worker that serves is not taken for one that does not because its status comes late.
+func TestStatusBeforeRemoval(t *testing.T) {
+	inLab(t, func(l *lab) {
+		f := l.addNode("node-1")
+		serves := false
+		c := New(Config{Store: lateStore{l.store, func(prefix string) {
+			if prefix == cluster.StatusPrefix(ns) {
+				l.report(f, "worker-1", cluster.StateReady)
+				serves = true
+			}
+		}}, Namespace: ns, Log: slog.New(slog.DiscardHandler)})
+		w, err := c.watch(l.ctx)
+		defer w.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reconcile := func() {
+			t.Helper()
+			synctest.Wait()
+			if err := c.reconcile(l.ctx, w, newBackoff()); err != nil {
+				t.Error(err)
+			}
+		}
+		f.become(cluster.StateLoading)
+		l.declare(0, 1)
+		reconcile()
+		if _, _, err := store.UpdateJSON(l.ctx, l.store, cluster.AssignmentKey(ns, "worker-1"), func(a cluster.Assignment, _ bool) (cluster.Assignment, error) {
+			a.Replace = true
+			return a, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		reconcile()
+		if !serves {
+			t.Error("nobody asked how new the statuses are")
+		}
+		l.want("a successor starts first", "worker-1 decode node-1", "worker-2 decode node-1")
 	})
 }
 

@@ -32,6 +32,11 @@ type Change struct {
 	Why        string // the reason, for the log and for operators
 }
 
+// stops reports whether the worker ends, or loses its place.
+func (c Change) stops() bool {
+	return c.Action == cluster.ActionRemove || c.Action == cluster.ActionUnplace || c.Action == cluster.ActionDrop
+}
+
 // Plan returns the changes that bring the assignments closer to the topology. It is
 // idempotent: after its changes are applied, it returns none until the input changes.
 //

@@ -181,6 +181,21 @@ func (e *Etcd) List(ctx context.Context, prefix string) (kvs []KV, rev Revision,
 	return kvs, rev, err
 }
 
+// Newest implements [Store].
+func (e *Etcd) Newest(ctx context.Context, prefix string) (rev Revision, err error) {
+	err = e.do(ctx, "find the newest of", prefix, func(ctx context.Context) error {
+		resp, err := e.client.Get(ctx, prefix, append(clientv3.WithLastRev(), clientv3.WithKeysOnly())...)
+		if err != nil {
+			return err
+		}
+		for _, kv := range resp.Kvs {
+			rev = Revision(kv.ModRevision)
+		}
+		return nil
+	})
+	return rev, err
+}
+
 // Create implements [Store].
 func (e *Etcd) Create(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error) {
 	return e.putIf(ctx, "create", key, value, opts, ErrExists, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))

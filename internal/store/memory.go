@@ -96,6 +96,20 @@ func (m *Memory) List(ctx context.Context, prefix string) ([]KV, Revision, error
 	return m.listLocked(prefix), m.rev, nil
 }
 
+// Newest implements [Store].
+func (m *Memory) Newest(ctx context.Context, prefix string) (rev Revision, err error) {
+	if err := m.enter(ctx); err != nil {
+		return 0, fmt.Errorf("find the newest of %s: %w", prefix, err)
+	}
+	defer m.mu.Unlock()
+	for key, kv := range m.data {
+		if strings.HasPrefix(key, prefix) {
+			rev = max(rev, kv.ModRevision)
+		}
+	}
+	return rev, nil
+}
+
 func (m *Memory) listLocked(prefix string) []KV {
 	found := make(map[string]KV)
 	for key, kv := range m.data {

@@ -14,6 +14,8 @@ import (
 // Prefix is a typed map of the values under a watched prefix. It stays current until it
 // is closed.
 type Prefix[T any] struct {
+	of      Reader
+	prefix  string
 	linger  time.Duration
 	same    func(before, after T) bool // nil: values are never the same
 	watcher *Watcher
@@ -28,6 +30,7 @@ type Prefix[T any] struct {
 	expiry   *time.Timer          // nil unless keys linger
 	snapshot map[string]T         // copy of values handed out, nil after a change
 	revision Revision
+	moved    chan struct{}       // closed by the next event; nil unless CatchUp waits
 	touched  map[string]struct{} // keys changed since the last Touched; nil without Track
 }
 
@@ -76,6 +79,8 @@ func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode fun
 		return nil, err
 	}
 	p := &Prefix[T]{
+		of:      s,
+		prefix:  prefix,
 		linger:  o.linger,
 		same:    same,
 		watcher: watcher,
@@ -153,6 +158,44 @@ func (p *Prefix[T]) Revision() Revision {
 	return p.revision
 }
 
+// CatchUp waits until the values have what is in the store now, and reports whether it had
+// to wait. Each prefix has its own watch: what one of them shows may be older than what
+// another one does. Deletions are not waited for.
+func (p *Prefix[T]) CatchUp(ctx context.Context) (waited bool, err error) {
+	newest, err := p.of.Newest(ctx, p.prefix)
+	if err != nil {
+		return false, err
+	}
+	for {
+		moved, revision := p.behind(newest)
+		if moved == nil {
+			return waited, nil
+		}
+		waited = true
+		select {
+		case <-moved:
+		case <-p.done:
+			return waited, ErrClosed
+		case <-ctx.Done():
+			return waited, fmt.Errorf("the view of %s is of revision %d, the store is at %d: %w", p.prefix, revision, newest, context.Cause(ctx))
+		}
+	}
+}
+
+// behind returns a channel that the next event closes if the values are older than a
+// revision, else nil.
+func (p *Prefix[T]) behind(newest Revision) (<-chan struct{}, Revision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.revision >= newest {
+		return nil, p.revision
+	}
+	if p.moved == nil {
+		p.moved = make(chan struct{})
+	}
+	return p.moved, p.revision
+}
+
 // Changed receives after changes, except those excluded by [Same]; several may come as
 // one. It serves one reader.
 func (p *Prefix[T]) Changed() <-chan struct{} { return p.changed }
@@ -190,6 +233,10 @@ func (p *Prefix[T]) apply(ev Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.revision, p.snapshot = ev.Revision, nil
+	if p.moved != nil {
+		close(p.moved)
+		p.moved = nil
+	}
 	if ev.Type != Resync {
 		p.touchLocked(ev.KV.Key)
 	}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -104,4 +106,77 @@ func TestSame(t *testing.T) {
 	if _, err := WatchPrefix(t.Context(), s, "p/", DecodeJSON[string], slog.New(slog.DiscardHandler), same); err == nil || !strings.Contains(err.Error(), "compared by") {
 		t.Errorf("a comparison of another type: %v", err)
 	}
+}
+
+// newest is a store that tells of changes before its watches do.
+type newest struct {
+	*Memory
+	rev Revision
+	err error
+}
+
+func (n *newest) Newest(context.Context, string) (Revision, error) { return n.rev, n.err }
+
+func TestCatchUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &newest{Memory: NewMemory(nil)}
+		defer s.Close()
+		rev, err := s.Put(t.Context(), "a/1", []byte("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := WatchPrefix(t.Context(), s, "a/", func(kv KV) (string, error) { return string(kv.Value), nil }, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		s.rev = rev
+		if waited, err := p.CatchUp(t.Context()); waited || err != nil {
+			t.Errorf("while the view is current: %v, %v", waited, err)
+		}
+		s.rev = rev + 2
+		type answer struct {
+			waited bool
+			err    error
+		}
+		answers := make(chan answer, 2)
+		for range 2 {
+			go func() {
+				waited, err := p.CatchUp(t.Context())
+				answers <- answer{waited, err}
+			}()
+		}
+		for _, text := range []string{"two", "three"} {
+			synctest.Wait()
+			if len(answers) > 0 {
+				t.Errorf("an answer before %s: %+v", text, <-answers)
+			}
+			if _, err := s.Put(t.Context(), "a/1", []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if a := <-answers; !a.waited || a.err != nil {
+				t.Errorf("%+v", a)
+			}
+		}
+		if v, _ := p.Get("a/1"); v != "three" {
+			t.Errorf("caught up with %q", v)
+		}
+		s.rev++
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.CatchUp(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a/ is of revision 3, the store is at 4") {
+			t.Errorf("a change that never comes: %v", err)
+		}
+		s.err = ErrUnavailable
+		if _, err := p.CatchUp(ctx); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("without a store: %v", err)
+		}
+		s.err = nil
+		p.Close()
+		if _, err := p.CatchUp(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
 }

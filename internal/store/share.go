@@ -203,13 +203,9 @@ func (h *Share[T, V]) CatchUp(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpWithin, errBehind)
 	defer cancel()
-	kvs, _, err := h.key.store.List(ctx, h.key.prefix)
+	newest, err := h.key.store.Newest(ctx, h.key.prefix)
 	if err != nil {
 		return err
-	}
-	var newest Revision
-	for _, kv := range kvs {
-		newest = max(newest, kv.ModRevision)
 	}
 	news := make(chan struct{}, 1)
 	r := h.of.add(func() {

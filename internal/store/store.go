@@ -96,6 +96,9 @@ type Reader interface {
 	// List returns all keys under prefix, sorted, and the revision at which
 	// that was the state.
 	List(ctx context.Context, prefix string) ([]KV, Revision, error)
+	// Newest returns the highest ModRevision of the keys under prefix, 0 if there are none.
+	// It costs one key on the wire, however many there are.
+	Newest(ctx context.Context, prefix string) (Revision, error)
 	// Watch follows a prefix until ctx ends or the Watcher is closed: first one
 	// Resync with the current state, then every change in order. It fails only
 	// when the first listing fails; from then on it repairs itself.

@@ -140,6 +140,13 @@ func testList(t *testing.T, s store.Store) {
 	if kvs, _, err := s.List(t.Context(), "nothing/"); err != nil || len(kvs) != 0 {
 		t.Errorf("empty prefix: got %v, %v", kvs, err)
 	}
+	middle := put(t, s, "a/generate/2", "again")
+	put(t, s, "a/generate2/3", "outside")
+	for prefix, want := range map[string]store.Revision{"a/generate/": middle, "a/generate/1": kvs[0].ModRevision, "nothing/": 0} {
+		if newest, err := s.Newest(t.Context(), prefix); err != nil || newest != want {
+			t.Errorf("newest of %s: got %d, %v, want %d", prefix, newest, err, want)
+		}
+	}
 }
 
 func testDelete(t *testing.T, s store.Store) {
@@ -209,6 +216,7 @@ func testCancelled(t *testing.T, s store.Store) {
 	for name, call := range map[string]func() error{
 		"get":                     func() error { _, err := s.Get(ctx, "k"); return err },
 		"list":                    func() error { _, _, err := s.List(ctx, "k"); return err },
+		"newest":                  func() error { _, err := s.Newest(ctx, "k"); return err },
 		"put":                     func() error { _, err := s.Put(ctx, "k", nil); return err },
 		"create":                  func() error { _, err := s.Create(ctx, "k", nil); return err },
 		"compare and swap":        func() error { _, err := s.CompareAndSwap(ctx, "k", 1, nil); return err },
