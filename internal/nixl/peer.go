@@ -225,6 +225,38 @@ func (a *Agent) Invalidate(name string) error {
 	return nil
 }
 
+// ErrUnused is why a connection ends that [Agent.Rest] closed.
+var ErrUnused = errors.New("connection closed, nobody uses it")
+
+// Rest closes the connection to a loaded peer that nobody uses. The peer stays known, with
+// its transport and its tests; what comes next connects again. It learns of no loss.
+// Transfers that run or were prepared end with ErrNotFound. Rest returns ErrNotFound if the
+// peer is not loaded.
+func (a *Agent) Rest(name string) error {
+	a.mu.Lock()
+	old := a.peers[name]
+	if old == nil || old.state != PeerLoaded || a.closed {
+		a.mu.Unlock()
+		return fmt.Errorf("rest %q: peer is not loaded: %w", name, ErrNotFound)
+	}
+	a.generation++
+	fresh := *old
+	fresh.Generation = a.generation
+	fresh.transport.Attach(fresh.Remote)
+	a.peers[name] = &fresh
+	a.mu.Unlock()
+	old.transport.Disconnect(old.Remote, fmt.Errorf("peer %q: %w: %w", name, ErrUnused, ErrNotFound))
+	return nil
+}
+
+// SameHost reports whether a known peer is on the host of this agent.
+func (a *Agent) SameHost(name string) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	p := a.peers[name]
+	return p != nil && p.HostID == a.self.HostID
+}
+
 // Known reports whether this incarnation of the peer is loaded and has not
 // failed; an empty incarnation stands for any.
 func (a *Agent) Known(name, incarnation string) bool {
@@ -343,6 +375,9 @@ func (a *Agent) inboundDown(transport string, from Identity, cause error) {
 		}
 	}
 	a.mu.Unlock()
+	if errors.Is(cause, ErrUnused) {
+		return // it connects again when it needs something
+	}
 	if cause != nil {
 		a.stats.peerDowns.Add(1)
 		a.log.Warn("nixl inbound peer lost", "peer", from.Name, "incarnation", from.Incarnation, "transport", transport, "error", cause)

@@ -132,7 +132,8 @@ type Events interface {
 	// agent forgets that generation.
 	PeerDown(r Remote, cause error)
 	// InboundUp and InboundDown report that a peer connected to this agent, and
-	// that this connection ended. A nil cause is an orderly end.
+	// that this connection ended. A nil cause is an orderly end, ErrUnused that of a
+	// connection which the peer does not need now.
 	InboundUp(transport string, from Identity)
 	InboundDown(transport string, from Identity, cause error)
 	// Refused counts what a peer sent and this agent rejected before Acquire.

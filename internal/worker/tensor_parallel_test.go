@@ -40,7 +40,7 @@ func TestTensorParallelDegrees(t *testing.T) {
 			// Paths are proven before, one at a time: many proofs at once time out on a busy
 			// machine.
 			met(t, pre, d)
-			eventually(t, "the path to the prefill worker is proven", func() bool { return d.term.Load().peers.Meet(t.Context(), pre.nixl().Name(), nil) == nil })
+			eventually(t, "the path to the prefill worker is proven", func() bool { return meets(d.term.Load().peers.Meet(t.Context(), pre.nixl().Name(), nil)) })
 			h := w.hops()
 			shared := prompt(r, 40)
 			ways := map[protocol.PrefillWay]int{}

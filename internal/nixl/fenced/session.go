@@ -179,7 +179,7 @@ func (s *session) serve() error {
 			case <-ping.C:
 				s.c.send(frame{header: header{kind: kindPing}})
 			case <-s.ctx.Done():
-				s.c.bye("peer was forgotten")
+				s.c.bye(wire.Goodbye(context.Cause(s.ctx)))
 				return
 			case <-s.c.done:
 				return

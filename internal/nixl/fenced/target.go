@@ -92,7 +92,7 @@ func (in *inbound) serve() {
 		}
 		return 0
 	})
-	if errors.Is(cause, errOrderly) || errors.Is(cause, errFlushed) {
+	if errors.Is(cause, wire.ErrOrderly) || errors.Is(cause, errFlushed) {
 		cause = nil
 	}
 	quiet := in.end()
@@ -101,9 +101,6 @@ func (in *inbound) serve() {
 		in.drain()
 	}
 }
-
-// errOrderly is the cause of a session that the peer closed in an orderly way.
-var errOrderly = errors.New("closed by the peer")
 
 func (in *inbound) frame(h header, body []byte) error {
 	err := in.handle(h, body)
@@ -140,7 +137,7 @@ func (in *inbound) handle(h header, body []byte) error {
 	case kindForgot:
 		return in.forgot(body)
 	case kindBye:
-		return errOrderly
+		return wire.Left(body)
 	}
 	return fmt.Errorf("frame of kind %d from an initiator: %w", h.kind, errProtocol)
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -140,7 +141,11 @@ func (t *transport) CloseProbe(r nixl.Remote, id nixl.TicketID) {
 
 func (t *transport) Disconnect(r nixl.Remote, cause error) {
 	if l, found := t.links.Forget(r); found {
-		l.close(cause, nil)
+		var why error
+		if errors.Is(cause, nixl.ErrUnused) {
+			why = cause
+		}
+		l.close(cause, why)
 	}
 }
 

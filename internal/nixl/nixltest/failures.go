@@ -85,6 +85,68 @@ func testInvalidate(t *testing.T, e Env) {
 	SameAt(t, p.b, p.mb, p.ma)
 }
 
+// testRest closes a connection that nobody uses: both sides go on as if it were open.
+func testRest(t *testing.T, e Env) {
+	p := newPair(t, e, 1<<20/shrink)
+	id := p.ticket(t, nixl.Write)
+	x := p.all(t, nixl.Write, nixl.TransferOpts{Ticket: id})
+	if err := p.a.Rest("b"); err != nil { // it was never used
+		t.Fatal(err)
+	}
+	if st := x.Post(); st != nixl.ErrNotFound {
+		t.Errorf("post of a transfer that was made before = %s", st)
+	}
+	inbound := func() (n int) {
+		for _, i := range p.b.Peers() {
+			n += i.Inbound
+		}
+		return n
+	}
+	before := p.a.Peers()[0]
+	for range 3 {
+		clear(p.mb)
+		WantStatus(t, Do(t, p.all(t, nixl.Write, nixl.TransferOpts{Ticket: id})), nixl.Success)
+		SameAt(t, p.b, p.mb, p.ma)
+		if n := inbound(); n != 1 {
+			t.Errorf("%d connections in use", n)
+		}
+		if err := p.a.Rest("b"); err != nil {
+			t.Fatal(err)
+		}
+		Poll(t, "the connection ends", func() bool { return inbound() == 0 })
+		now := p.a.Peers()[0]
+		if !p.a.Known("b", p.b.Incarnation()) || now.State != nixl.PeerLoaded || now.Transport != before.Transport || !now.Since.Equal(before.Since) {
+			t.Errorf("the peer has changed: %+v, before %+v", now, before)
+		}
+	}
+	if err := p.a.Notify(Context(t), "b", []byte("again")); err != nil {
+		t.Error(err)
+	}
+	if err := p.a.Rest("c"); nixl.StatusOf(err) != nixl.ErrNotFound {
+		t.Errorf("rest of an unknown peer: %v", err)
+	}
+	// The first loss that b hears of is that of somebody else.
+	c := e.Agent(t, "c")
+	Load(t, c, p.b)
+	if err := c.Notify(Context(t), "b", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Invalidate("b"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case d := <-p.b.PeerDowns():
+		if d.Peer != "c" || !d.Inbound || d.Cause != nil {
+			t.Errorf("event = %+v", d)
+		}
+	case <-time.After(limit):
+		t.Fatal("no event")
+	}
+	if n := p.a.Stats().PeerDowns + p.b.Stats().PeerDowns; n != 0 {
+		t.Errorf("%d broken connections are counted", n)
+	}
+}
+
 func testPeerCloses(t *testing.T, e Env) {
 	p := newPair(t, e, 12<<20/shrink)
 	id := p.ticket(t, nixl.Write)

@@ -31,6 +31,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"release cancels", testRelease},
 		{"deadline cancels", testDeadline},
 		{"invalidate", testInvalidate},
+		{"rest", testRest},
 		{"peer closes", testPeerCloses},
 		{"restart under the same name", testRestart},
 		{"deregister", testDeregister},

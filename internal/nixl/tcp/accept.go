@@ -238,9 +238,6 @@ func (t *transport) drop(in *inbound) {
 	}
 }
 
-// errOrderly is the cause of a session that the peer closed in an orderly way.
-var errOrderly = errors.New("closed by the peer")
-
 // end breaks all connections of the session, because one has ended.
 func (in *inbound) end(cause error) {
 	in.mu.Lock()
@@ -256,7 +253,7 @@ func (in *inbound) end(cause error) {
 		c.fail(cause)
 	}
 	if in.up {
-		if errors.Is(cause, errOrderly) || errors.Is(cause, errFlushed) {
+		if errors.Is(cause, wire.ErrOrderly) || errors.Is(cause, errFlushed) {
 			cause = nil
 		}
 		in.t.host.InboundDown(Name, in.from, cause)

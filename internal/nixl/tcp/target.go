@@ -107,7 +107,7 @@ func (c *target) handle(h header) error {
 		c.t.host.CloseProbe(id)
 		return nil
 	case kindBye:
-		return errOrderly
+		return wire.Left(body)
 	}
 	return fmt.Errorf("frame of kind %d from an initiator: %w", h.kind, errProtocol)
 }

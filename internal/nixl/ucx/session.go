@@ -293,7 +293,7 @@ func (s *session) step() (busy bool) {
 	if s.state == leaving && s.inFlight() == 0 {
 		if !s.bye {
 			s.bye = true
-			s.port.send(frame{kind: kindBye, body: []byte("peer was forgotten")})
+			s.port.send(frame{kind: kindBye, body: []byte(wire.Goodbye(s.cause))})
 			return true
 		}
 		if s.port.flushed() {

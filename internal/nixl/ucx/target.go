@@ -51,9 +51,6 @@ func (a *access) release(moved uint64) {
 	}
 }
 
-// errOrderly is the cause of a connection that the peer closed in an orderly way.
-var errOrderly = errors.New("closed by the peer")
-
 // letIn makes this agent's end of a connection. A newer session of an agent ends its
 // older ones, so that late bytes of those do not meet its own.
 func (t *transport) letIn(h hello) (*inbound, error) {
@@ -140,7 +137,7 @@ func (in *inbound) handle(f frame) error {
 		in.t.host.CloseProbe(id)
 		return nil
 	case kindBye:
-		return errOrderly
+		return wire.Left(f.body)
 	}
 	return fmt.Errorf("message of kind %d from an initiator: %w", f.kind, errProtocol)
 }
@@ -372,7 +369,7 @@ func (in *inbound) tick(now time.Time) {
 }
 
 func (in *inbound) broken(cause error) {
-	if errors.Is(cause, errOrderly) || !in.deadline.IsZero() {
+	if errors.Is(cause, wire.ErrOrderly) || !in.deadline.IsZero() {
 		cause = nil
 	}
 	in.end(cause)

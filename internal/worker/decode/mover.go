@@ -34,8 +34,8 @@ type mover struct {
 	moves map[string]*attempts // by sequence
 	why   string               // nothing moves at all
 
-	meeting sync.Mutex      // one at a time; guards what is below
-	met     map[string]bool // NIXL agents
+	meeting sync.Mutex        // one at a time; guards what is below
+	met     map[string]func() // lets go of the connections to NIXL agents
 }
 
 // attempts is the history of one sequence's moves.
@@ -50,7 +50,7 @@ func (w *Role) startMover(ctx context.Context) *mover {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &mover{
 		w: w, cancel: cancel, done: make(chan struct{}), freed: make(chan struct{}, 1),
-		moves: map[string]*attempts{}, met: map[string]bool{},
+		moves: map[string]*attempts{}, met: map[string]func(){},
 	}
 	go m.run(ctx)
 	return m
@@ -67,7 +67,7 @@ func (m *mover) stop() {
 
 func (m *mover) run(ctx context.Context) {
 	defer close(m.done)
-	defer m.forgetPeers()
+	defer m.leavePeers()
 	defer m.wg.Wait()
 	poll := time.NewTicker(moverPoll)
 	defer poll.Stop()
@@ -263,13 +263,21 @@ func (m *mover) meet(ctx context.Context, to candidate) error {
 	if ctx.Err() != nil { // it waited for another meeting
 		return context.Cause(ctx)
 	}
-	m.met[to.EngineID] = true
-	return m.w.Peers.Meet(ctx, to.EngineID, to.Metadata)
+	leave, err := m.w.Peers.Meet(ctx, to.EngineID, to.Metadata)
+	if err != nil {
+		return err
+	}
+	if m.met[to.EngineID] != nil {
+		leave()
+	} else {
+		m.met[to.EngineID] = leave
+	}
+	return nil
 }
 
-// forgetPeers invalidates the peers that only hand-overs need.
-func (m *mover) forgetPeers() {
-	for name := range m.met {
-		m.w.Peers.Forget(name)
+// leavePeers lets go of the connections that hand-overs have used.
+func (m *mover) leavePeers() {
+	for _, leave := range m.met {
+		leave()
 	}
 }

@@ -57,9 +57,11 @@ func (w *Role) readable(p *protocol.DisaggregatedParams, prompt []uint32) (nixl.
 
 // read moves the blocks that are not cached here.
 func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, ticket nixl.TicketID) error {
-	if err := f.w.Peers.Meet(ctx, p.EngineID, nil); err != nil {
+	leave, err := f.w.Peers.Meet(ctx, p.EngineID, nil)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errPrefillLost, err)
 	}
+	defer leave()
 	pointPullLoaded.Hit()
 	theirs := p.BlockIDs[f.r.CachedBlocks:]
 	deadline, _ := ctx.Deadline()
@@ -99,8 +101,9 @@ func (f *filling) tellHolder(p *protocol.DisaggregatedParams, cause error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readNoticeTimeout)
 	defer cancel()
-	err := w.Peers.Ensure(ctx, p.EngineID)
+	leave, err := w.Peers.Ensure(ctx, p.EngineID)
 	if err == nil {
+		defer leave()
 		err = w.KV.Notify(ctx, p.EngineID, n)
 	}
 	if err != nil {

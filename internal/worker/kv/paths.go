@@ -28,9 +28,11 @@ func (p *Peers) TestPath(ctx context.Context, peer string) error {
 		return fmt.Errorf("%s offers no memory: it publishes no NIXL metadata", peer)
 	}
 	agent := strings.TrimPrefix(kvs[i].Key, prefix)
-	if err := p.Ensure(ctx, agent); err != nil {
+	leave, err := p.Ensure(ctx, agent)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	_, _ = p.p.agent.ProvePath(ctx, agent) // the agent keeps what came of it
 	return nil
 }

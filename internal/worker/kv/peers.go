@@ -31,7 +31,9 @@ type Peers struct {
 
 	testing sync.Mutex // held while a path is tested on request
 
-	mu sync.Mutex // one load at a time; guards wants as well
+	mu    sync.Mutex     // one load at a time; guards wants as well
+	users map[string]int // of the connection to an agent
+	ended bool           // Close was called
 	// loaded are the agents made known here, and whether the watch has shown them yet: one
 	// that was found in the store may be ahead of it.
 	loaded map[string]bool
@@ -58,7 +60,7 @@ func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
 	}
 	ps := &Peers{
 		p: p, blobs: blobs, order: maphash.MakeSeed(),
-		loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
+		users: map[string]int{}, loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
 		proving: map[string]chan struct{}{},
 	}
 	ps.current = ondemand.New(context.WithoutCancel(ctx), ps.follow)
@@ -84,6 +86,12 @@ func (p *Peers) MeetSome(wants func(cluster.Role) bool) {
 func (p *Peers) Close() {
 	p.current.Close()
 	p.blobs.Leave()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	for agent := range p.loaded {
+		p.busy(agent)
+	}
 }
 
 // ForgetAll invalidates all peers that were made known here.
@@ -91,15 +99,19 @@ func (p *Peers) ForgetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for agent := range p.loaded {
-		if err := p.p.agent.Invalidate(agent); err != nil {
-			p.p.cfg.Log.Debug("invalidate peer", "peer", agent, "error", err)
-		}
+		p.drop(agent)
 	}
-	clear(p.loaded)
 }
 
-// Ensure makes an agent known, if it lives.
-func (p *Peers) Ensure(ctx context.Context, agent string) error { return p.load(ctx, agent, nil) }
+// Ensure makes an agent known, if it lives. The connection to it is kept until leave is called.
+func (p *Peers) Ensure(ctx context.Context, agent string) (leave func(), err error) {
+	leave = p.use(agent)
+	if err := p.load(ctx, agent, nil); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
 
 // load makes an agent known by its metadata, nil for that in the store.
 func (p *Peers) load(ctx context.Context, agent string, blob []byte) error {
@@ -175,7 +187,11 @@ func (p *Peers) meetNew(ctx context.Context, wants func(cluster.Role) bool) {
 			continue
 		}
 		met++
-		if err := p.Meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, ErrGone) {
+		leave, err := p.Meet(ctx, agent, nil)
+		switch {
+		case err == nil:
+			leave()
+		case ctx.Err() == nil && !errors.Is(err, ErrGone):
 			p.p.cfg.Log.Warn("path to a worker not proven", "peer", agent, "error", err)
 		}
 	}
@@ -206,8 +222,17 @@ func (p *Peers) role(ctx context.Context, agent string) cluster.Role {
 // and reads a checked pattern over the path that was chosen, until that has succeeded
 // once. A transport that fails is given up for the next one; a peer that no transport
 // leads to without garbling data is never used. One caller tests a path, the others
-// wait for that.
-func (p *Peers) Meet(ctx context.Context, agent string, blob []byte) error {
+// wait for that. The connection is kept until leave is called.
+func (p *Peers) Meet(ctx context.Context, agent string, blob []byte) (leave func(), err error) {
+	leave = p.use(agent)
+	if err := p.meet(ctx, agent, blob); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+func (p *Peers) meet(ctx context.Context, agent string, blob []byte) error {
 	for {
 		if err := p.load(ctx, agent, blob); err != nil {
 			return err
@@ -254,18 +279,12 @@ func (p *Peers) prove(ctx context.Context, agent string) error {
 	return nil
 }
 
-// Forget invalidates a peer, until it is met again.
-func (p *Peers) Forget(agent string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drop(agent)
-}
-
-// drop is Forget, guarded by p.mu.
+// drop invalidates a peer, until it is met again. The caller holds p.mu.
 func (p *Peers) drop(agent string) {
 	if err := p.p.agent.Invalidate(agent); err != nil {
 		p.p.cfg.Log.Debug("invalidate peer", "peer", agent, "error", err)
 	}
+	p.busy(agent)
 	delete(p.loaded, agent)
 	delete(p.proven, agent)
 	delete(p.tried, agent)

@@ -51,9 +51,11 @@ func TestSomeAreMetEarly(t *testing.T) {
 	}
 	patience.Until(t, "others take their place", func() bool { return len(known()) >= early })
 	for name := range others {
-		if err := peers.Meet(t.Context(), name, nil); err != nil {
+		leave, err := peers.Meet(t.Context(), name, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
+		leave()
 		if met := known(); len(met) > early+1 {
 			t.Fatalf("%d of %d are met: %v", len(met), len(others), met)
 		} else if len(met) == early+1 {
@@ -93,9 +95,11 @@ func TestPeersShareAWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer peers.Close()
-		if err := peers.Meet(t.Context(), left.Name(), nil); err != nil {
+		leave, err := peers.Meet(t.Context(), left.Name(), nil)
+		if err != nil {
 			t.Fatal(err)
 		}
+		leave()
 		planes = append(planes, p)
 	}
 	if n := s.watches.Load(); n != 1 {
@@ -107,4 +111,76 @@ func TestPeersShareAWatch(t *testing.T) {
 	for _, p := range planes {
 		patience.Until(t, "the peer is forgotten", func() bool { return !p.Agent().Known(left.Name(), "") })
 	}
+}
+
+// A process keeps few of the connections that nobody uses. Those in use stay.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	kv.LimitIdle(t, 3)
+	n := kvtest.New(t)
+	var others []*kv.Plane
+	for i := range 8 {
+		p := n.Open(t, fmt.Sprintf("worker-%d", 1+i))
+		if _, err := n.Store.Put(t.Context(), cluster.NIXLMetadataKey(cluster.DefaultNamespace, p.Name()), p.Agent().Metadata()); err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, p)
+	}
+	connected := func() (names string) {
+		for i, p := range others {
+			for _, from := range p.Agent().Peers() {
+				if from.Inbound > 0 {
+					names += fmt.Sprint(i)
+				}
+			}
+		}
+		return names
+	}
+	var own []*kv.Plane
+	var all []*kv.Peers
+	for i := range 2 { // two workers of the process share the limit
+		own = append(own, n.Open(t, fmt.Sprintf("worker-%d", 20+i)))
+		peers, err := own[i].Follow(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peers.Close()
+		all = append(all, peers)
+	}
+	meet := func(by, i int) func() {
+		t.Helper()
+		leave, err := all[by].Meet(t.Context(), others[i].Name(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := own[by].Agent().Notify(t.Context(), others[i].Name(), nil); err != nil {
+			t.Fatal(err)
+		}
+		return leave
+	}
+	check := func(when, want string) {
+		t.Helper()
+		patience.Until(t, when, func() bool { return connected() == want })
+	}
+	first := meet(0, 0)
+	for i := range 6 {
+		meet(i%2, i)()
+	}
+	check("one in use and three that are not", "0345")
+	second := meet(0, 0)
+	first()
+	first() // again, which counts once
+	for i := range 4 {
+		meet(1, 4+i)()
+	}
+	check("still in use by another one", "0567")
+	second()
+	check("the latest that became idle", "067")
+	meet(1, 6)()
+	meet(0, 1)()
+	check("what was used lately stays", "016")
+	all[0].Close()
+	meet(1, 2)()
+	meet(1, 3)()
+	meet(1, 4)()
+	check("a worker that ended leaves the limit to others, and its connections to its agent", "01234")
 }

@@ -65,9 +65,11 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	if err != nil {
 		return out, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
-	if err := w.Peers.Meet(ctx, req.EngineID, nil); err != nil {
+	leave, err := w.Peers.Meet(ctx, req.EngineID, nil)
+	if err != nil {
 		return out, err
 	}
+	defer leave()
 	pointMetadataLoaded.Hit()
 	started := out.PrefillNotice
 	started.Phase = protocol.PrefillStarted
@@ -109,8 +111,9 @@ func cause(ctx context.Context, err error) error {
 
 // tell sends a notice as well as it can; the decode worker's deadline does the rest.
 func (w *Role) tell(ctx context.Context, req protocol.RemotePrefillRequest, o outcome) {
-	err := w.Peers.Ensure(ctx, req.EngineID)
+	leave, err := w.Peers.Ensure(ctx, req.EngineID)
 	if err == nil {
+		defer leave()
 		err = w.KV.Notify(ctx, req.EngineID, o.PrefillNotice)
 	}
 	if err != nil {

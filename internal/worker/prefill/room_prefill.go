@@ -109,9 +109,11 @@ func (w *Role) writeInRoom(ctx context.Context, req protocol.RemotePrefillReques
 	if err != nil {
 		return n, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
-	if err := w.Peers.Meet(ctx, req.EngineID, nil); err != nil {
+	leave, err := w.Peers.Meet(ctx, req.EngineID, nil)
+	if err != nil {
 		return n, err
 	}
+	defer leave()
 	err = w.write(ctx, req, ticket, wr, c, &n)
 	return n, err
 }
