@@ -8,3 +8,6 @@ func LimitIdle(t *testing.T, n int) {
 	idle.near = newIdleList(n)
 	t.Cleanup(func() { idle.near = old })
 }
+
+// Rest closes a connection as if another one took its place.
+func (p *Peers) Rest(agent string) { p.rest(agent) }
