@@ -249,6 +249,16 @@ func (a *Agent) Rest(name string) error {
 	return nil
 }
 
+// TransportTo returns the name of the transport that was chosen for a peer; empty for one
+// that is not loaded.
+func (a *Agent) TransportTo(name string) string {
+	p := a.current(name)
+	if p == nil {
+		return ""
+	}
+	return p.transport.Name()
+}
+
 // SameHost reports whether a known peer is on the host of this agent.
 func (a *Agent) SameHost(name string) bool {
 	a.mu.RLock()

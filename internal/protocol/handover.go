@@ -75,6 +75,8 @@ type HandoverCommit struct {
 	Computed int      `json:"computed"` // leading tokens whose KV is in the blocks
 	Bytes    int64    `json:"bytes"`    // written
 	WriteNS  int64    `json:"write_ns"` // duration of the writes
+	// Transport is that by which the blocks were moved.
+	Transport string `json:"transport"`
 }
 
 // HandoverCommitted confirms that the target holds the sequence until its frontend asks

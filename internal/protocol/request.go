@@ -170,6 +170,7 @@ type PrefillNotice struct {
 	WriteNS   int64        `json:"write_ns"`
 	// ExposedNS is the time from the end of the computation until the last block was
 	// written: transfer time not overlapped with computation.
-	ExposedNS int64 `json:"exposed_ns"`
-	Bytes     int64 `json:"bytes"`
+	ExposedNS int64  `json:"exposed_ns"`
+	Bytes     int64  `json:"bytes"`
+	Transport string `json:"transport"` // by which they were moved
 }

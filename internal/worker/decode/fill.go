@@ -94,7 +94,7 @@ func (f *filling) end(ctx context.Context) {
 	switch {
 	case f.err == nil:
 		w.KV.Moved(f.notice.Bytes, time.Duration(f.notice.WriteNS))
-		w.Meter.Transferred(metrics.DirectionIn, w.KV.TransportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.Meter.Transferred(metrics.DirectionIn, w.KV.Transport(f.notice.Transport), f.notice.Bytes, time.Duration(f.notice.WriteNS))
 		w.Meter.TransferExposed(way, time.Duration(f.notice.ExposedNS))
 		w.Meter.RemotePrefill(way, time.Since(f.begin))
 		w.Meter.Prefill(metrics.PrefillRemote, way, "")

@@ -178,6 +178,7 @@ func (l *leaving) finish(ctx context.Context) error {
 		pointRestWritten.Hit()
 		err = l.commit(ctx, protocol.HandoverCommit{
 			Handover: l.grant.Handover, TokenIDs: st.Tokens[l.known:], Computed: st.Computed, Bytes: l.bytes, WriteNS: int64(l.took),
+			Transport: w.KV.TransportTo(l.grant.EngineID),
 		})
 	}
 	if err != nil {

@@ -163,7 +163,7 @@ func (w *Role) takeOver(ctx context.Context, o *protocol.HandoverOffer, send fun
 		return role.RemoteError(err)
 	}
 	w.KV.Moved(call.Bytes, time.Duration(call.WriteNS))
-	w.Meter.Transferred(metrics.DirectionIn, w.KV.TransportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
+	w.Meter.Transferred(metrics.DirectionIn, w.KV.Transport(call.Transport), call.Bytes, time.Duration(call.WriteNS))
 	w.Meter.HandedOver(metrics.DirectionIn, call.Bytes, time.Duration(call.WriteNS))
 	call.reply(nil)
 	pointParked.Hit()

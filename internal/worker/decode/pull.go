@@ -85,6 +85,7 @@ func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, tic
 	pointPullRead.Hit()
 	f.notice = protocol.PrefillNotice{
 		Worker: p.Worker, Tokens: p.Tokens, Bytes: int64(len(theirs)) * f.w.KV.BlockBytes(), WriteNS: took, ExposedNS: took,
+		Transport: f.w.KV.TransportTo(p.EngineID),
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (f *filling) tellHolder(p *protocol.DisaggregatedParams, cause error) {
 	if cause != nil {
 		n.Error = cause.Error()
 	} else {
-		n.Tokens, n.Bytes, n.WriteNS = p.Tokens, f.notice.Bytes, f.notice.WriteNS
+		n.Tokens, n.Bytes, n.WriteNS, n.Transport = p.Tokens, f.notice.Bytes, f.notice.WriteNS, f.notice.Transport
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readNoticeTimeout)
 	defer cancel()

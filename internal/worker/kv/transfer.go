@@ -1,8 +1,9 @@
 package kv
 
 import (
+	"cmp"
 	"context"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -68,19 +69,14 @@ const unknownTransport = "unknown"
 
 // TransportTo is the transport by which this worker reaches an agent.
 func (p *Plane) TransportTo(agent string) string {
-	return p.transport(func(name string) bool { return name == agent })
+	return cmp.Or(p.agent.TransportTo(agent), unknownTransport)
 }
 
-// TransportOf is the transport by which this worker and another one reach each other.
-func (p *Plane) TransportOf(worker string) string {
-	return p.transport(func(name string) bool { return strings.HasPrefix(name, worker+".") })
-}
-
-func (p *Plane) transport(is func(agent string) bool) string {
-	for _, peer := range p.agent.Peers() {
-		if is(peer.Name) && peer.Transport != "" {
-			return peer.Transport
-		}
+// Transport returns the name of a transport that a peer has told, for metrics; unknown for
+// one that this worker does not have.
+func (p *Plane) Transport(told string) string {
+	if slices.ContainsFunc(p.cfg.NIXL.Transports, func(t nixl.Transport) bool { return t.Name() == told }) {
+		return told
 	}
 	return unknownTransport
 }

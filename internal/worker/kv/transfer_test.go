@@ -56,10 +56,12 @@ func TestTransportOfPeer(t *testing.T) {
 	}
 	reached["worker-4"] = "unknown"
 	reached["worker"] = "unknown"
-	for name, want := range reached {
-		if got := d.TransportOf(name); got != want {
-			t.Errorf("%s is reached over %s, want %s", name, got, want)
+	for told, want := range map[string]string{"local": "local", "tcp": "tcp", "shm": "unknown", "": "unknown"} {
+		if got := d.Transport(told); got != want {
+			t.Errorf("%q counts as %s, want %s", told, got, want)
 		}
+	}
+	for name, want := range reached {
 		if got := d.TransportTo(names[name]); got != want {
 			t.Errorf("%s is reached over %s, want %s", names[name], got, want)
 		}

@@ -55,8 +55,9 @@ func (w *Role) write(ctx context.Context, req protocol.RemotePrefillRequest, tic
 	}
 	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
 	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(c.took), int64(wrote.Exposed)
+	n.Transport = w.KV.TransportTo(req.EngineID)
 	w.KV.Moved(wrote.Bytes, wrote.Took)
-	w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
+	w.Meter.Transferred(metrics.DirectionOut, n.Transport, wrote.Bytes, wrote.Took)
 	return nil
 }
 

@@ -125,7 +125,7 @@ func (w *Role) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *
 		if why = n.Error; why == "" {
 			outcome = metrics.HoldRead
 			w.KV.Moved(n.Bytes, time.Duration(n.WriteNS))
-			w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
+			w.Meter.Transferred(metrics.DirectionOut, w.KV.Transport(n.Transport), n.Bytes, time.Duration(n.WriteNS))
 		}
 	case <-held.Ending():
 		outcome, why = metrics.HoldCut, errHolderEnds.Error()
