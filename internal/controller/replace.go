@@ -209,8 +209,9 @@ func (p *planner) begin(x *item, why string) *item {
 	return p.create(x.Role, x.Name, "follows "+x.Name+", "+why)
 }
 
-// replaceOrdered starts the replacements that operators ordered, and those of drained
-// nodes. It does not wait until other workers serve.
+// replaceOrdered starts the replacements that operators ordered, all at once, and those of
+// drained nodes: as many of a role as may surge, and at least one on each node. It does not
+// wait until other workers serve.
 func (p *planner) replaceOrdered(role cluster.Role) {
 	moving := map[string]bool{} // nodes from which a worker is moving
 	for it := range p.staying(role) {
@@ -218,6 +219,7 @@ func (p *planner) replaceOrdered(role cluster.Role) {
 			moving[it.Node] = true
 		}
 	}
+	r := p.rolloutOf(role, evicted)
 	for _, it := range slices.Collect(p.staying(role)) {
 		c := p.orderOf(it)
 		if it.Desire != cluster.DesireRun || it.Node == "" || p.successor(it) != nil {
@@ -229,8 +231,9 @@ func (p *planner) replaceOrdered(role cluster.Role) {
 		case c.kind == ordered:
 			p.begin(it, "which does not serve")
 			p.retire(it, "a successor was ordered, and it does not serve")
-		case c.kind == evicted && !moving[it.Node]:
+		case c.kind == evicted && (!moving[it.Node] || r.coming < r.surge):
 			moving[it.Node] = true
+			r.coming++
 			p.evict(it, p.begin(it, c.text))
 		}
 	}

@@ -75,6 +75,7 @@ func texts(ns []int) string {
 func TestPlanRollouts(t *testing.T) {
 	restart := func(w *world) { w.Topology.Restarts++ }
 	bigger := func(w *world) { w.Topology.Engine.KVBlocks = 9 }
+	cordon := func(w *world) { w.Cordons = map[string]cluster.Cordon{"id-a": {Node: "id-a"}} }
 	full := func(w *world) { // no room for a successor of a known size
 		for i := range w.Nodes {
 			w.Nodes[i].Devices[0].MemoryBytes = 16
@@ -97,6 +98,9 @@ func TestPlanRollouts(t *testing.T) {
 		{"a new engine begins with one successor", cluster.Rollout{}, bigger, "", "1 3 1 3 1 3 1 3"},
 		{"a new engine without a surge", cluster.Rollout{MaxSurge: "0", MaxUnavailable: "8"}, bigger, "1 8 7", ""},
 		{"nothing is allowed: one at a time", cluster.Rollout{MaxSurge: "0", MaxUnavailable: "0"}, bigger, "", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"},
+		{"the workers of a drained node", cluster.Rollout{}, cordon, "", "4"},
+		{"those of a drained node by number", cluster.Rollout{MaxSurge: "3", MaxUnavailable: "0"}, cordon, "", "3 1"},
+		{"those of a drained node without a surge", cluster.Rollout{MaxSurge: "0"}, cordon, "", "1 1 1 1"},
 		{"without room in place, within the limit", cluster.Rollout{MaxUnavailable: "3"}, full, "3 3 3 3 3", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
