@@ -20,15 +20,7 @@ import (
 // nothing happens, and in the end the processes that lived through it use what they used
 // in the beginning.
 func TestSoak(t *testing.T) {
-	if os.Getenv(soakVariable) == "" {
-		t.Skip("takes minutes: make soak")
-	}
-	duration, err := time.ParseDuration(os.Getenv(soakVariable))
-	if err != nil {
-		t.Fatalf("%s: %v", soakVariable, err)
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	duration := soakTime(t)
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2,
 		// So few blocks that prompts are evicted and prefilled anew.
@@ -38,7 +30,32 @@ func TestSoak(t *testing.T) {
 		},
 	})
 	c.WaitRemotePrefill()
-	s := &soak{t: t, c: c, r: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
+	runSoak(t, c, duration, [2]int{0, 2}, []soakFault{
+		{"drain and resume", (*soak).drain},
+		{"kill and restart", (*soak).kill},
+		{"change of strategy", (*soak).change},
+	})
+}
+
+// soakTime is how long a soak is to run.
+func soakTime(t *testing.T) time.Duration {
+	t.Helper()
+	if os.Getenv(soakVariable) == "" {
+		t.Skip("takes minutes: make soak")
+	}
+	duration, err := time.ParseDuration(os.Getenv(soakVariable))
+	if err != nil {
+		t.Fatalf("%s: %v", soakVariable, err)
+	}
+	return duration
+}
+
+// runSoak has faults happen for a while. lasting are the nodes that none of them kills.
+func runSoak(t *testing.T, c *clustertest.Cluster, duration time.Duration, lasting [2]int, faults []soakFault) {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s := &soak{t: t, c: c, r: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}, lasting: lasting}
 	for n := range int64(60) {
 		s.prompts = append(s.prompts, freshPrompt("soak", n))
 		a, err := c.Complete(t.Context(), streamBody(s.prompts[n], soakTokens))
@@ -48,7 +65,7 @@ func TestSoak(t *testing.T) {
 		s.want = append(s.want, a)
 	}
 	s.load(func() { // what is made once is made now
-		for _, fault := range soakFaults {
+		for _, fault := range faults {
 			s.strike(fault.name, fault.strike)
 		}
 	})
@@ -56,7 +73,7 @@ func TestSoak(t *testing.T) {
 	clear(s.faults)
 	s.load(func() {
 		for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); {
-			fault := soakFaults[s.r.IntN(len(soakFaults))]
+			fault := faults[s.r.IntN(len(faults))]
 			s.strike(fault.name, fault.strike)
 		}
 	})
@@ -76,15 +93,12 @@ type soak struct {
 	want        []clustertest.Answer
 	ended, left atomic.Int64
 	faults      map[string]int
+	lasting     [2]int // nodes
 }
 
-var soakFaults = []struct {
+type soakFault struct {
 	name   string
 	strike func(*soak)
-}{
-	{"drain and resume", (*soak).drain},
-	{"kill and restart", (*soak).kill},
-	{"change of strategy", (*soak).change},
 }
 
 // load runs f while clients ask and, now and then, leave.
@@ -139,8 +153,10 @@ func (s *soak) strike(name string, fault func(*soak)) {
 }
 
 // drain empties one of the decode workers and takes it back, in the middle at times.
-func (s *soak) drain() {
-	name := workerOf(s.t, s.c, s.c.Nodes[2*s.r.IntN(2)])
+func (s *soak) drain() { s.drainOne(workerOf(s.t, s.c, s.c.Nodes[2*s.r.IntN(2)])) }
+
+func (s *soak) drainOne(name string) {
+	s.t.Helper()
 	s.c.Insist(func(ctx context.Context) error {
 		return s.c.Client.Drain(ctx, name, time.Now().Add(time.Minute), false)
 	})
@@ -172,7 +188,7 @@ func (s *soak) footprints() (f [2]clustertest.Footprint) {
 	http.DefaultClient.CloseIdleConnections() // the clients' part
 	for i := range f {
 		var err error
-		if f[i], err = s.c.Nodes[2*i].Footprint(); err != nil {
+		if f[i], err = s.c.Nodes[s.lasting[i]].Footprint(); err != nil {
 			s.t.Fatal(err)
 		}
 	}
