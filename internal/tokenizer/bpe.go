@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -35,6 +37,9 @@ type bpe struct {
 
 	everyByte bool // of a text is in some token
 	longest   int  // bytes of the longest token, at least
+	spelled   bool // some merge joins tokens that stand for a byte, such as <0x0A>
+	// trie returns one with the keys of whole. It is made for the first long word.
+	trie func() *byteTrie
 }
 
 type bpeJSON struct {
@@ -73,6 +78,7 @@ func parseBPE(raw json.RawMessage, lim limits) (*modelBuild, error) {
 		}
 		m.findWhole(entries)
 		m.measure(entries)
+		m.trie = sync.OnceValue(m.keys)
 		if m.overBytes { // these serve characters only
 			m.ids, m.bridges = nil, nil
 		}
@@ -132,6 +138,7 @@ func (m *bpe) addMerge(rank int, left, right string) error {
 	if !ok {
 		return fmt.Errorf("%w: merge %d makes unknown token %q", ErrVocabulary, rank, left+right[len(m.prefix):])
 	}
+	m.spelled = m.spelled || isByteToken(left) || isByteToken(right)
 	m.merges.set(a, b, uint64(rank)<<32|uint64(joined)) // of equal merges the last one counts
 	last, _ := utf8.DecodeLastRuneInString(left)
 	first, _ := utf8.DecodeRuneInString(right)
@@ -208,6 +215,30 @@ func (m *bpe) measure(entries []vocabEntry) {
 	}
 }
 
+// isByteToken reports whether a token has the form of those that stand for a byte.
+func isByteToken(token string) bool {
+	return len(token) == len("<0x00>") && strings.HasPrefix(token, "<0x") && token[5] == '>'
+}
+
+// longestAt returns how many bytes of s from i a token of this model can stand for.
+func (m *bpe) longestAt(s string, i int) (bytes int, free bool) {
+	if m.spelled {
+		return m.longest, false
+	}
+	n, _ := m.trie().longest(s[i:])
+	return max(n, 1), false
+}
+
+// keys returns a trie of all that merging can make one token of: no merge crosses the ends of
+// a token, so what is one token within a text is one by itself.
+func (m *bpe) keys() *byteTrie {
+	t := newByteTrie()
+	for text, id := range m.whole {
+		t.insert(text, int32(id))
+	}
+	return t
+}
+
 func (m *bpe) encode(e *encoder, s string) {
 	switch {
 	case m.overBytes:
@@ -215,7 +246,7 @@ func (m *bpe) encode(e *encoder, s string) {
 			e.ids = append(e.ids, id)
 			return
 		}
-		if e.tooLong(len(s)) {
+		if e.tooLong(s, m.longest, m.longestAt) {
 			return
 		}
 		e.symbols.reset()
@@ -264,7 +295,7 @@ func (m *bpe) encodeWord(e *encoder, s string) {
 		e.ids = append(e.ids, id)
 		return
 	}
-	if e.tooLong(len(s)) {
+	if m.everyByte && e.tooLong(s, m.longest, m.longestAt) {
 		return
 	}
 	e.symbols.reset()

@@ -72,7 +72,7 @@ func (t *Tokenizer) longestToken() int {
 func shrinkage(n normalizer) int {
 	switch n := n.(type) {
 	case unicodeForm:
-		return 16 // four characters of four bytes become one
+		return 4 // a bold letter of mathematics becomes a plain one
 	case lowercase:
 		return 3
 	case prepend, byteAlphabetNormalizer:
@@ -112,11 +112,44 @@ func (e *encoder) overflow() {
 // room returns how many more tokens are allowed.
 func (e *encoder) room() int { return e.most - len(e.ids) }
 
-// tooLong reports whether a piece of the given size certainly has more tokens than there
-// is room for. Merging a long piece takes memory for each of its bytes.
-func (e *encoder) tooLong(bytes int) bool {
-	if e.limited && e.t.longest > 0 && bytes/e.t.longest > e.room() {
+// coverFrom is the size in bytes from which the tokens of a piece are counted by what the
+// vocabulary has rather than by its longest token, which takes about as long as to merge them.
+const coverFrom = 1 << 10
+
+// countFrom is the size in bytes from which the tokens of a piece are counted by what the
+// vocabulary has, which takes about as long as to merge them, in place of by its longest token.
+const countFrom = 1 << 10
+
+// tooLong reports whether a piece of a text, as the model gets it, certainly has more tokens
+// than there is room for. To encode a long piece takes memory for each of its bytes, and time.
+// longest is the most bytes of it that a token can stand for, 0 for no bound. at is as for
+// fewestTokens.
+func (e *encoder) tooLong(s string, longest int, at func(s string, i int) (bytes int, free bool)) bool {
+	if !e.limited {
+		return e.over
+	}
+	room := e.room()
+	if longest > 0 && len(s)/longest > room || len(s) >= countFrom && fewestTokens(s, room, at) > room {
 		e.overflow()
 	}
 	return e.over
+}
+
+// fewestTokens returns a lower bound of the number of tokens in s, or most+1 if it is larger.
+// at returns the bytes of the longest token at a place, and whether text from there may be in
+// no token of its own. The bound lets a token begin anywhere in the one before.
+func fewestTokens(s string, most int, at func(s string, i int) (bytes int, free bool)) (count int) {
+	reach, next := 0, 0 // how far count tokens may go, and one more
+	for i := 0; i < len(s) && count <= most; i++ {
+		n, free := at(s, i)
+		next = max(next, i+n)
+		if free {
+			reach = max(reach, i+1)
+		}
+		if i >= reach {
+			count++
+			reach = next
+		}
+	}
+	return count
 }

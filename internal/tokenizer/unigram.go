@@ -91,7 +91,26 @@ type latticeSpan struct {
 	id int32
 }
 
+// longestAt returns how many bytes of s from i a token can stand for. Characters that are no
+// token may be part of an unknown text of any length.
+func (u *unigram) longestAt(s string, i int) (bytes int, free bool) {
+	node, size := uint32(0), min(charLen(s[i]), len(s)-i)
+	bytes, free = size, true
+	for j := i; j < len(s); j++ {
+		if node = u.trie.child(node, s[j]); node == 0 {
+			break
+		}
+		if u.trie.value[node] >= 0 {
+			bytes, free = max(bytes, j+1-i), free && j+1 != i+size
+		}
+	}
+	return bytes, free
+}
+
 func (u *unigram) encode(e *encoder, s string) {
+	if e.tooLong(s, 0, u.longestAt) {
+		return
+	}
 	if cap(e.lattice) <= len(s) {
 		e.lattice = make([]latticeNode, len(s)+1)
 	}
