@@ -31,7 +31,7 @@ import (
 // words if it refuses the conversation; a *jinja.RenderError or jinja.ErrLimit if the
 // template fails; the cause of ctx's end.
 func (p *Processor) RenderChat(ctx context.Context, messages []json.RawMessage, tools json.RawMessage, kwargs map[string]json.RawMessage, addGenerationPrompt bool) (string, error) {
-	return p.Render(ctx, Conversation{messages, tools, kwargs, addGenerationPrompt, math.MaxInt32})
+	return p.Render(ctx, Conversation{Messages: messages, Tools: tools, Kwargs: kwargs, AddGenerationPrompt: addGenerationPrompt, MostTokens: math.MaxInt32})
 }
 
 // Conversation holds the arguments of RenderChat.
@@ -40,6 +40,8 @@ type Conversation struct {
 	Tools               json.RawMessage
 	Kwargs              map[string]json.RawMessage
 	AddGenerationPrompt bool
+	// ContinueFinalMessage ends the text where the text of the last message does.
+	ContinueFinalMessage bool
 	// MostTokens bounds the tokens of the text. Rendering stops once the text has more in
 	// any case.
 	MostTokens int
@@ -65,6 +67,12 @@ func (p *Processor) Render(ctx context.Context, q Conversation) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	var last string
+	if q.ContinueFinalMessage {
+		if last, err = conv.openEnd(); err != nil {
+			return "", err
+		}
+	}
 	vars, err := p.variables(toolList, q.Kwargs, q.AddGenerationPrompt, &values)
 	if err != nil {
 		return "", err
@@ -76,7 +84,10 @@ func (p *Processor) Render(ctx context.Context, q Conversation) (string, error) 
 		if err == nil {
 			vars.Set("messages", list)
 			var text string
-			if text, err = tmpl.Render(ctx, vars, jinja.Options{Now: p.now, Limits: limits}); err == nil {
+			if text, err = tmpl.Render(ctx, vars, jinja.Options{Now: p.now, Limits: limits}); err == nil && q.ContinueFinalMessage {
+				return cutAtEnd(text, last)
+			}
+			if err == nil {
 				return text, nil
 			}
 			if errors.Is(err, jinja.ErrOutput) && limits.Output > 0 {

@@ -18,7 +18,8 @@ type chatRequest struct {
 	messages      []json.RawMessage
 	kwargs        map[string]json.RawMessage // variables of the chat template
 	effort        string                     // reasoning_effort, one more of them
-	addPrompt     bool                       // add_generation_prompt
+	addPrompt     *bool                      // add_generation_prompt
+	continued     bool                       // continue_final_message
 	wantLogprobs  bool                       // logprobs
 	topLogprobs   *int64
 	tools         toolRequest
@@ -26,11 +27,14 @@ type chatRequest struct {
 }
 
 func (q *chatRequest) fields() fields {
-	q.addPrompt = true
 	f := q.sharedFields()
 	f["messages"] = q.readMessages
 	f["max_completion_tokens"] = integer(&q.maxCompletion, 1, maxCount)
-	f["add_generation_prompt"] = flag(&q.addPrompt)
+	f["add_generation_prompt"] = func(name string, raw json.RawMessage) *apiError {
+		q.addPrompt = new(bool)
+		return flag(q.addPrompt)(name, raw)
+	}
+	f["continue_final_message"] = flag(&q.continued)
 	f["reasoning_effort"] = text(&q.effort)
 	f["chat_template_kwargs"] = into(&q.kwargs)
 	f["logprobs"] = flag(&q.wantLogprobs)
@@ -171,6 +175,9 @@ func (q *chatRequest) check() *apiError {
 	if len(q.messages) == 0 {
 		return missing("messages")
 	}
+	if q.continued && q.addPrompt != nil && *q.addPrompt {
+		return invalid("continue_final_message", "Cannot set both 'continue_final_message' and 'add_generation_prompt' to true.").withCode("invalid_value")
+	}
 	return q.tools.check(&q.guided)
 }
 
@@ -190,9 +197,10 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 		}
 		q.kwargs["reasoning_effort"] = appendString(nil, q.effort)
 	}
-	most := m.card.ContextLength
+	most := q.mostPrompt(m)
 	prompt, err := m.proc.Render(ctx, chat.Conversation{
-		Messages: q.messages, Tools: q.tools.shown(), Kwargs: q.kwargs, AddGenerationPrompt: q.addPrompt, MostTokens: most,
+		Messages: q.messages, Tools: q.tools.shown(), Kwargs: q.kwargs, MostTokens: most,
+		AddGenerationPrompt: !q.continued && (q.addPrompt == nil || *q.addPrompt), ContinueFinalMessage: q.continued,
 	})
 	var long *chat.TooLongError
 	switch {
@@ -214,6 +222,9 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 	ids, err := m.proc.EncodeChatWithin(prompt, most)
 	if err != nil {
 		return nil, promptError(m, "messages", err)
+	}
+	if ids, bad = q.truncated(m, ids, q.defaultTokens()); bad != nil {
+		return nil, bad
 	}
 	return [][]uint32{ids}, nil
 }

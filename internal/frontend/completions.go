@@ -57,7 +57,7 @@ func (*completionRequest) defaultTokens() int { return defaultCompletionTokens }
 // prompts reads the four forms of a prompt: a text, several texts, token ids, or
 // several lists of token ids.
 func (q *completionRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, error) {
-	texts, tokens, bad := readPrompt(q.prompt, m.card.ContextLength)
+	texts, tokens, bad := readPrompt(q.prompt, m.card.ContextLength, q.mostPrompt(m))
 	if bad != nil {
 		return nil, bad
 	}
@@ -74,7 +74,7 @@ func (q *completionRequest) prompts(ctx context.Context, m *servedModel) ([][]ui
 		}
 	}
 	for _, t := range texts {
-		ids, err := m.proc.EncodePromptWithin(t, m.card.ContextLength)
+		ids, err := m.proc.EncodePromptWithin(t, q.mostPrompt(m))
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -83,18 +83,23 @@ func (q *completionRequest) prompts(ctx context.Context, m *servedModel) ([][]ui
 		}
 		tokens = append(tokens, ids)
 	}
+	for i, ids := range tokens {
+		if tokens[i], bad = q.truncated(m, ids, q.defaultTokens()); bad != nil {
+			return nil, bad
+		}
+	}
 	q.tokens = tokens
 	return tokens, nil
 }
 
-// readPrompt returns the texts or the token ids of a prompt. context is the model's
-// context length, in tokens.
-func readPrompt(raw json.RawMessage, context int) (texts []string, tokens [][]uint32, _ *apiError) {
+// readPrompt returns the texts or the token ids of a prompt, of which there may be most. context
+// is the model's context length, in tokens.
+func readPrompt(raw json.RawMessage, context, most int) (texts []string, tokens [][]uint32, _ *apiError) {
 	ids := func(raw json.RawMessage) *apiError {
 		var list []uint32
-		switch err := unmarshalIDs(raw, &list, context); {
+		switch err := unmarshalIDs(raw, &list, most); {
 		case errors.Is(err, errTooMany):
-			return promptTooLong("prompt", context, context+1)
+			return promptTooLong("prompt", context, most+1)
 		case err != nil:
 			return badPrompt()
 		}

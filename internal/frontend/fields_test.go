@@ -180,13 +180,13 @@ func TestReadPrompt(t *testing.T) {
 	for raw, want := range map[string]string{
 		`"a"`: "[a] []", `["a","b"]`: "[a b] []", `[1,2]`: "[] [[1 2]]", `[[1],[2,3]]`: "[] [[1] [2 3]]", `[]`: "[] []", `[[]]`: "[] [[]]",
 	} {
-		texts, tokens, err := readPrompt([]byte(raw), 1000)
+		texts, tokens, err := readPrompt([]byte(raw), 1000, 1000)
 		if got := fmt.Sprint(texts, tokens); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", raw, got, err, want)
 		}
 	}
 	for _, raw := range []string{`1`, `{}`, `true`, `[1,"a"]`, `["a",[1]]`, `[1,[2]]`, `[[1],null]`, `[null]`, `[1.5]`, `[[["a"]]]`, `[{}]`} {
-		if _, _, err := readPrompt([]byte(raw), 1000); err == nil || *err.Code != "invalid_type" {
+		if _, _, err := readPrompt([]byte(raw), 1000, 1000); err == nil || *err.Code != "invalid_type" {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}

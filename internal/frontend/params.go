@@ -20,6 +20,7 @@ type params struct {
 	maxTokens          *int64
 	maxName            string // the field that maxTokens came from
 	minTokens          *int64
+	truncate           *int64 // truncate_prompt_tokens
 	n                  *int64
 	temperature, topP  *float64
 	minP               *float64
@@ -76,6 +77,7 @@ func (p *params) sharedFields() fields {
 		"priority":          p.nvext.queueing.readPlace,
 
 		"prompt_cache_retention": ignored,
+		"truncate_prompt_tokens": integer(&p.truncate, -1, maxCount),
 
 		"include_stop_str_in_output": flag(&p.includeStop),
 		"skip_special_tokens":        flag(&p.skipSpecial),
