@@ -12,7 +12,8 @@ func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error)
 	c := a.cfg.Frontend
 	a.front, err = frontend.New(ctx, frontend.Config{
 		Runtime: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
-		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts, RequestTimeout: c.RequestTimeout,
+		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
+		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout,
 		MigrationLimit: c.MigrationLimit, NoKVEvents: !a.cfg.Router.KVEvents, KVTTL: a.cfg.Router.KVTTL,
 		NoReplicaSync: !a.cfg.Router.ReplicaSync, Settings: a.settings.frontend, SetBusy: a.settings.setBusy, Metrics: a.metrics, Log: a.log,
 	})

@@ -106,6 +106,7 @@ type Frontend struct {
 	CORSOrigins    []string      `mapstructure:"cors_origins"`
 	AllowedHosts   []string      `mapstructure:"allowed_hosts"`
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
+	WriteTimeout   time.Duration `mapstructure:"write_timeout"`
 	MigrationLimit int           `mapstructure:"migration_limit"`
 }
 
@@ -295,6 +296,7 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.cors_origins", Kind: KindList, Default: []string{}, Help: "origins of web pages that may use the frontend from a browser, such as https://chat.example.com; * for all; without an API key, POSTs of other pages are refused"},
 		{Name: "frontend.allowed_hosts", Kind: KindList, Default: []string{}, Help: "names by which requests may reach the frontend over loopback without an API key, beside localhost, addresses and the name of this machine; * for all; a proxy on this machine that passes on its own name needs it"},
 		{Name: "frontend.request_timeout", Kind: KindDuration, Default: 10 * time.Minute, Help: "longest time for one request; 0 means no limit"},
+		{Name: "frontend.write_timeout", Kind: KindDuration, Default: 30 * time.Second, Help: "how long a client may not read what is written to it; then its request ends"},
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
 
 		{Name: "status.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address of the status server; port 0 takes a free one"},

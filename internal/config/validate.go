@@ -238,6 +238,9 @@ func (d Dynamod) Validate() error {
 	if d.Frontend.BodyLimit == 0 {
 		v.wrong("frontend.body_limit", "0 would refuse every request; expected a size like 45MiB")
 	}
+	if t := d.Frontend.WriteTimeout; t < time.Second || t > time.Hour {
+		v.wrong("frontend.write_timeout", "%s is not between 1s and 1h", formatDuration(t))
+	}
 	if d.Disagg.RemotePrefillTimeout == 0 {
 		v.wrong("disagg.remote_prefill_timeout", "0 would never wait; expected a duration like 30s")
 	}

@@ -44,6 +44,7 @@ func TestDynamodValidate(t *testing.T) {
 		{"key without cert", []string{"--etcd-key-file=c"}, "etcd.cert_file: is not set, but etcd.key_file is"},
 		{"user without password", []string{"--etcd-username=u"}, "etcd.password: is not set, but etcd.username is"},
 		{"two nats logins", []string{"--nats-username=u", "--nats-creds-file=f"}, "--nats-username: nats.username: cannot be combined with nats.creds_file"},
+		{"no time to read", []string{"--frontend-write-timeout=0"}, "--frontend-write-timeout: frontend.write_timeout: 0s is not between 1s and 1h"},
 		{"target in nanoseconds", []string{"--engine-itl-target=100us"}, "--engine-itl-target: engine.itl_target: 100µs is not a number of whole milliseconds up to 24h"},
 		{"speculation", []string{"--engine-speculative=eagle"}, `--engine-speculative: engine.speculative: "eagle" is not off or ngram; expected off, ngram, ngram:5, or ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2`},
 		{"block size", []string{"--engine-block-size=48"}, "--engine-block-size: engine.block_size: 48 is not a number of tokens: expected 16, 32, 64 or 128"},

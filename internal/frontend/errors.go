@@ -135,6 +135,13 @@ func clientClosed() *apiError {
 	return &apiError{status: statusClientClosed, Type: "invalid_request_error", Message: "The client closed the request.", metric: metrics.ErrorCancelled}
 }
 
+// slowReader ends a stream that its client has not read for a time.
+func slowReader(waited time.Duration) *apiError {
+	e := &apiError{status: http.StatusRequestTimeout, Type: "invalid_request_error", metric: metrics.ErrorCancelled}
+	e.Message = fmt.Sprintf("The client did not read the stream for %s.", waited)
+	return e.withCode("slow_reader")
+}
+
 // asAPIError turns any error of a request into the one that the client sees. It hides
 // addresses and names of the cluster; the log has them, under the request's id.
 func asAPIError(err error) *apiError {

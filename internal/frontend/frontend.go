@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type Config struct {
 	CORSOrigins    []string      // see Browsers
 	AllowedHosts   []string      // see Browsers
 	RequestTimeout time.Duration // 0: no limit
+	WriteTimeout   time.Duration // the longest that a client may not read; 0: the default
 	MigrationLimit int           // moves of one request to another worker
 	// NoKVEvents makes the frontend guess the contents of caches by where it has sent
 	// prompts, which it assumes there for KVTTL.
@@ -130,6 +132,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit),
 		awaiting: make(chan struct{}, maxAwaiting), stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
+	f.limits.write = cmp.Or(cfg.WriteTimeout, f.limits.write)
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.url = "http://" + f.advertised()
 	if err := f.watch(context.WithoutCancel(ctx)); err != nil {

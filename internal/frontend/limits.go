@@ -2,8 +2,8 @@ package frontend
 
 import "time"
 
-// limits bound every wait of a frontend. They are not configuration, so that users need
-// not tune them. Tests shorten them.
+// limits bound every wait of a frontend. But for one they are not configuration, so that users
+// need not tune them. Tests shorten them.
 type limits struct {
 	// takeover bounds how long a request whose worker was lost looks for another one.
 	takeover time.Duration
@@ -16,7 +16,8 @@ type limits struct {
 	poll time.Duration
 	// keepAlive is the longest silence of a stream before it gets a comment.
 	keepAlive time.Duration
-	// write bounds how long a client may take to accept what is written to it.
+	// write bounds how long a client may take to accept what is written to it. It is the
+	// only one that users can set ([Config.WriteTimeout]).
 	write time.Duration
 	// body bounds how long a client may take to send its request.
 	body time.Duration

@@ -202,6 +202,9 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	s.begin = j.tellRoute
 	aside := newAside(func(over <-chan struct{}) {
 		if gone := s.attend(r, half, over, j.f.limits.keepAlive); gone != nil {
+			if s.failed() == nil { // the client is there, and reads nothing
+				j.f.log.Info("client does not read its stream, which ends", "request", j.id, "model", j.model, "waited", j.f.limits.write)
+			}
 			cancel(gone)
 		}
 	})

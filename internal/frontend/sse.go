@@ -14,7 +14,7 @@ import (
 type sse struct {
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
-	timeout time.Duration     // the longest that a write may take; it may take half of it
+	timeout time.Duration     // after a write of that time, attend gives the client up; after twice the time, it fails
 	begin   func(http.Header) // adds headers, before they go out; nil for none
 
 	// Of whoever writes.
@@ -26,6 +26,7 @@ type sse struct {
 	writing bool      // somebody writes
 	begun   bool      // headers are out, or on their way
 	wrote   time.Time // when something was last written
+	since   time.Time // when the write under way began
 	failure error     // of a write: a clientGone. Nothing is written after it.
 	idle    sync.Cond // nobody writes, any more
 
@@ -85,8 +86,9 @@ func (s *sse) flushLocked() bool {
 		}
 		first := !s.begun
 		s.begun = true
-		s.mu.Unlock()
 		now := time.Now()
+		s.since = now
+		s.mu.Unlock()
 		err := s.write(first, now)
 		s.mu.Lock()
 		s.wrote = now
@@ -113,9 +115,9 @@ func (s *sse) commentLocked() {
 }
 
 // attend writes comments while a stream is silent, and a probe when half is closed, until
-// over is closed or a write has failed.
+// over is closed, a write has failed, or one takes too long.
 func (s *sse) attend(r *http.Request, half, over <-chan struct{}, silence time.Duration) (gone error) {
-	timer := time.NewTimer(silence)
+	timer := time.NewTimer(min(silence, s.timeout))
 	defer timer.Stop()
 	for gone == nil {
 		select {
@@ -134,18 +136,23 @@ func (s *sse) attend(r *http.Request, half, over <-chan struct{}, silence time.D
 }
 
 // keepAlive writes a comment if nothing was written for a time. It returns how long to wait
-// before the next call.
+// before the next call, or an error if the write under way takes too long. That write may still
+// succeed: then the stream can tell its client the error.
 func (s *sse) keepAlive(silence time.Duration) (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writing { // who writes is not silent
-		return silence, s.failure
+		left := s.timeout - time.Since(s.since)
+		if left <= 0 && s.failure == nil {
+			return 0, slowReader(s.timeout)
+		}
+		return min(silence, left), s.failure
 	}
 	if left := silence - time.Since(s.wrote); left > 0 {
-		return left, s.failure
+		return min(left, s.timeout), s.failure
 	}
 	s.commentLocked()
-	return silence, s.failure
+	return min(silence, s.timeout), s.failure
 }
 
 // probe sends something to a client that has shut down its side: a comment, or an interim
@@ -186,8 +193,8 @@ func (s *sse) end(last []byte, failure error) error {
 
 // write sends buf to the client.
 func (s *sse) write(first bool, now time.Time) error {
-	if s.deadline.Sub(now) < s.timeout/2 { // to set it costs more than to encode an event
-		s.deadline = now.Add(s.timeout)
+	if s.deadline.Sub(now) < s.timeout*3/2 { // to set it costs more than to encode an event
+		s.deadline = now.Add(2 * s.timeout)
 		_ = s.ctl.SetWriteDeadline(s.deadline) // the server takes it back
 	}
 	if first {

@@ -102,8 +102,8 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// The deadline of writes is set anew only when half of it has passed, so that each write has
-// at least the other half.
+// The deadline of writes is set anew only when half of the timeout has passed, so that each write
+// has at least as much and a half once it is given up.
 func TestStreamDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -119,7 +119,7 @@ func TestStreamDeadline(t *testing.T) {
 		for _, d := range w.set {
 			at = append(at, d.Sub(begin))
 		}
-		if want := []time.Duration{10 * time.Second, 16 * time.Second, 22 * time.Second}; !slices.Equal(at, want) {
+		if want := []time.Duration{20 * time.Second, 26 * time.Second, 32 * time.Second}; !slices.Equal(at, want) {
 			t.Errorf("deadlines %v, want %v", at, want)
 		}
 	})
@@ -202,4 +202,38 @@ func TestFlushBeforeWaiting(t *testing.T) {
 	if err != nil || did != "|abc|d" {
 		t.Errorf("%q, %v", did, err)
 	}
+}
+
+// The stream of a client that does not read ends after the write timeout. If the client reads on
+// before the write fails, it gets what was written before and the error.
+func TestSlowReaderIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		w := &gated{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), release: make(chan struct{})}
+		s := newSSE(w, timeout)
+		a := &completionAnswer{echo: make([]string, 1), chunks: newChunks("id", "o", "m", 0, false)}
+		if err := s.put(t.Context(), a, delta{text: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		wrote := make(chan error, 1)
+		go func() { wrote <- s.flush() }()
+		gone := s.attend(httptest.NewRequest("POST", "/", nil), nil, nil, 4*time.Second)
+		if e := asAPIError(gone); e.Code == nil || *e.Code != "slow_reader" || e.status != 408 || e.metric != "cancelled" {
+			t.Errorf("%v", gone)
+		}
+		if d := time.Since(begin); d != timeout {
+			t.Errorf("given up after %s", d)
+		}
+		go func() {
+			time.Sleep(timeout / 2)
+			close(w.release)
+		}()
+		if err := errors.Join(s.end(nil, gone), <-wrote); err != nil {
+			t.Error(err)
+		}
+		if got := w.Body.String(); !strings.Contains(got, `"text":"x"`) || !strings.Contains(got, `"code":"slow_reader"`) || !strings.HasSuffix(got, "data: [DONE]\n\n") {
+			t.Errorf("the client got %s", got)
+		}
+	})
 }
