@@ -112,3 +112,55 @@ func TestRequestsThatDoNotWaitForASuccessor(t *testing.T) {
 		t.Errorf("%d wait", n)
 	}
 }
+
+// TestModelOfAnotherNameReplaces: while one model replaces another, the new name is unavailable until a
+// worker serves it and never unknown; the old one is served as long as it has workers, and is
+// unknown from then on.
+func TestModelOfAnotherNameReplaces(t *testing.T) {
+	const next = "next"
+	w := newWorld(t)
+	old := w.fake("worker-1", say("old"))
+	f := w.frontend(func(f *Frontend) { f.limits.successor = 20 * time.Millisecond }).waitModel(1)
+	patient := w.frontend(func(f *Frontend) { f.limits.successor = time.Hour }).waitModel(1)
+	declare := func(name string) {
+		t.Helper()
+		topology := cluster.Topology{Model: cluster.ModelSpec{Name: name}, Decode: 1}
+		if _, err := store.PutJSON(t.Context(), w.c.Store, cluster.TopologyKey(cluster.DefaultNamespace), topology); err != nil {
+			t.Fatal(err)
+		}
+		patience.Until(t, "the topology is seen", func() bool { return f.registry.declares(name) && patient.registry.declares(name) })
+	}
+	expect := func(when, name string, status int) {
+		t.Helper()
+		resp := f.post("/v1/completions", textBody(body{"model": name}))
+		got := readAll(t, resp)
+		if resp.StatusCode != status || (resp.Header.Get("Retry-After") != "") != (status == http.StatusServiceUnavailable) {
+			t.Errorf("%s, %s: %d, Retry-After %q: %s", when, name, resp.StatusCode, resp.Header.Get("Retry-After"), got)
+		}
+		if resp := f.do("GET", "/v1/models/"+name, nil); resp.StatusCode != status {
+			t.Errorf("%s, /v1/models/%s: %d", when, name, resp.StatusCode)
+		}
+	}
+	declare(testModel)
+	expect("before", next, http.StatusNotFound)
+	declare(next)
+	expect("declared", next, http.StatusServiceUnavailable)
+	expect("declared", testModel, http.StatusOK)
+	waiting := make(chan string, 1)
+	go func() {
+		resp := patient.post("/v1/completions", textBody(body{"model": next}))
+		waiting <- resp.Status + readAll(t, resp)
+	}()
+	patience.Until(t, "a request waits for the new model", func() bool { return len(patient.awaiting) == 1 || len(waiting) == 1 })
+	old.vanish(t)
+	patience.Until(t, "the old model is gone", func() bool { return f.registry.find(testModel) == nil })
+	expect("between", next, http.StatusServiceUnavailable)
+	expect("between", testModel, http.StatusNotFound)
+	w.fake("worker-2", say("new"), func(fk *fake) { fk.card.DisplayName, fk.card.Digest = next, "sha256:next" })
+	if got := <-waiting; !strings.Contains(got, http.StatusText(http.StatusOK)) || !strings.Contains(got, "new") {
+		t.Errorf("the request that waited: %s", got)
+	}
+	patience.Until(t, "the new model is served", func() bool { m := f.registry.find(next); return m != nil && m.proc != nil && len(f.workers.Instances()) == 1 })
+	expect("after", next, http.StatusOK)
+	expect("after", testModel, http.StatusNotFound)
+}
