@@ -41,8 +41,7 @@ const (
 // node's record and among the events when etcd and NATS answer.
 type alarms struct {
 	log     func() *slog.Logger
-	active  *metrics.GaugeVec
-	lines   *metrics.CounterVec
+	metrics *metrics.Node
 	changed chan struct{} // capacity 1
 
 	mu  sync.Mutex
@@ -52,19 +51,18 @@ type alarms struct {
 func newAlarms(r *metrics.Registry, log func() *slog.Logger) *alarms {
 	a := &alarms{
 		log:     log,
-		active:  r.Gauge(metrics.NodeAlarm, "1 while the node needs attention, by reason", metrics.LabelReason),
-		lines:   r.Counter(metrics.NodeLogDropped, "Lines of logs that were dropped because the disk was full"),
+		metrics: metrics.NewNode(r),
 		changed: make(chan struct{}, 1),
 		now:     map[string]string{},
 	}
 	for _, about := range []string{alarmEtcd, alarmNATS, alarmForgot, alarmDisk} {
-		a.active.WithLabelValues(about).Set(0)
+		a.metrics.Alarm(about, false)
 	}
 	return a
 }
 
 // dropped counts a dropped line of a log.
-func (a *alarms) dropped() { a.lines.WithLabelValues().Inc() }
+func (a *alarms) dropped() { a.metrics.LogDropped.Inc() }
 
 // raise sets the alarm about a subject. Another text for the same subject replaces the
 // first and is no new alarm.
@@ -76,7 +74,7 @@ func (a *alarms) raise(about, text string) {
 	if already {
 		return
 	}
-	a.active.WithLabelValues(about).Set(1)
+	a.metrics.Alarm(about, true)
 	a.log().Error("alarm", "about", about, "text", text)
 	a.wake()
 }
@@ -90,7 +88,7 @@ func (a *alarms) clear(about string) {
 	if !was {
 		return
 	}
-	a.active.WithLabelValues(about).Set(0)
+	a.metrics.Alarm(about, false)
 	a.log().Info("alarm is over", "about", about)
 	a.wake()
 }

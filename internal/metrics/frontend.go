@@ -49,18 +49,18 @@ type frontendModel struct {
 // NewFrontend returns the frontend's metrics in r. Bundles of the same registry
 // share their series.
 func NewFrontend(r *Registry) *Frontend {
-	gauge := func(name, help string) *GaugeVec { return r.Gauge(name, help, LabelModel) }
+	gauge := func(name, help string) *GaugeVec { return r.gauge(name, help, LabelModel) }
 	hist := func(name, help string, bounds []float64) *HistogramVec {
-		return r.Histogram(name, help, bounds, LabelModel)
+		return r.histogram(name, help, bounds, LabelModel)
 	}
 	return &Frontend{
-		Disconnected: r.Gauge(FrontendDisconnectedClients, "Number of disconnected clients").WithLabelValues(),
-		requests:     r.Counter(FrontendRequests, "Total number of LLM requests processed", LabelModel, LabelHTTPEndpoint, LabelRequestType, LabelStatus, LabelErrorType),
-		cancels:      r.Counter(FrontendModelCancellations, "Total number of request cancellations", LabelModel, LabelHTTPEndpoint, LabelRequestType),
-		rejects:      r.Counter(FrontendModelRejections, "Total number of requests rejected due to resource exhaustion", LabelModel, LabelHTTPEndpoint),
-		refused:      r.Counter(FrontendRefusals, "Total number of requests for which there was no room, by reason", LabelModel, LabelReason),
-		migrated:     r.Counter(FrontendModelMigrations, "Total number of request migrations due to worker unavailability", LabelModel, LabelMigrationType),
-		started:      r.Counter(FrontendRequestsStarted, "Total number of LLM requests started", LabelModel),
+		Disconnected: r.gauge(FrontendDisconnectedClients, "Number of disconnected clients").WithLabelValues(),
+		requests:     r.counter(FrontendRequests, "Total number of LLM requests processed", LabelModel, LabelHTTPEndpoint, LabelRequestType, LabelStatus, LabelErrorType),
+		cancels:      r.counter(FrontendModelCancellations, "Total number of request cancellations", LabelModel, LabelHTTPEndpoint, LabelRequestType),
+		rejects:      r.counter(FrontendModelRejections, "Total number of requests rejected due to resource exhaustion", LabelModel, LabelHTTPEndpoint),
+		refused:      r.counter(FrontendRefusals, "Total number of requests for which there was no room, by reason", LabelModel, LabelReason),
+		migrated:     r.counter(FrontendModelMigrations, "Total number of request migrations due to worker unavailability", LabelModel, LabelMigrationType),
+		started:      r.counter(FrontendRequestsStarted, "Total number of LLM requests started", LabelModel),
 		inflight:     gauge(FrontendInflight, "Number of inflight requests"),
 		active:       gauge(FrontendActive, "Number of requests from arrival to the end of the response"),
 		queued:       gauge(FrontendQueued, "Number of requests that wait for their first token"),
@@ -69,11 +69,11 @@ func NewFrontend(r *Registry) *Frontend {
 		itl:          hist(FrontendITL, "Inter-token latency in seconds", itlBuckets()),
 		isl:          hist(FrontendISL, "Input sequence length in tokens", inputTokenBuckets()),
 		osl:          hist(FrontendOSL, "Output sequence length in tokens", outputTokenBuckets()),
-		outToks:      r.Counter(FrontendOutputTokens, "Total number of output tokens generated", LabelModel),
+		outToks:      r.counter(FrontendOutputTokens, "Total number of output tokens generated", LabelModel),
 		cached:       hist(FrontendCachedTokens, "Number of cached tokens (prefix cache hits) per request", inputTokenBuckets()),
-		tokenize:     r.Histogram(FrontendTokenizerLatency, "Tokenizer latency in milliseconds", tokenizerMSBuckets(), LabelOperation),
-		stage:        r.Histogram(FrontendStageDuration, "Time that requests spend in a stage of the frontend, in seconds", requestPlaneBuckets(), LabelStage),
-		inStage:      r.Gauge(FrontendStageRequests, "Number of requests in a stage of the frontend", LabelStage),
+		tokenize:     r.histogram(FrontendTokenizerLatency, "Tokenizer latency in milliseconds", tokenizerMSBuckets(), LabelOperation),
+		stage:        r.histogram(FrontendStageDuration, "Time that requests spend in a stage of the frontend, in seconds", requestPlaneBuckets(), LabelStage),
+		inStage:      r.gauge(FrontendStageRequests, "Number of requests in a stage of the frontend", LabelStage),
 		limits: [6]*GaugeVec{
 			gauge(FrontendModelKVBlocks, "Total KV blocks of a worker serving the model"),
 			gauge(FrontendModelMaxSeqs, "Maximum number of sequences of a worker serving the model"),

@@ -20,7 +20,7 @@ type GPUs struct {
 // NewGPUs returns the metrics of GPUs in r.
 func NewGPUs(r *Registry) *GPUs {
 	gauge := func(name, help string, more ...string) *GaugeVec {
-		return r.Gauge(name, help, append([]string{LabelGPU, LabelUUID, LabelGPUName}, more...)...)
+		return r.gauge(name, help, append([]string{LabelGPU, LabelUUID, LabelGPUName}, more...)...)
 	}
 	return &GPUs{
 		memory:      gauge(GPUMemory, "Bytes of memory of a GPU"),

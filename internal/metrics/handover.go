@@ -27,11 +27,11 @@ type handoverMetrics struct {
 
 func newHandoverMetrics(r *Registry, with func(...string) []string) handoverMetrics {
 	return handoverMetrics{
-		started: r.Counter(ComponentHandoversStarted, "Total number of tries to hand a sequence over to another decode worker (out) or to take one over (in)", with(LabelDirection)...),
-		ended:   r.Counter(ComponentHandovers, "Total number of tries to hand a sequence over, by how they ended and why", with(LabelDirection, LabelOutcome, LabelReason)...),
-		bytes:   r.Counter(ComponentHandoverBytes, "Total number of KV bytes moved with sequences that were handed over", with(LabelDirection)...),
-		took:    r.Histogram(ComponentHandoverTime, "Time from the offer of a sequence until it goes on at another worker, in seconds", waitBuckets(), with()...),
-		pause:   r.Histogram(ComponentHandoverPause, "Time that a sequence stood still at its source in a try to hand it over, in seconds", transferBuckets(), with(LabelOutcome)...),
+		started: r.counter(ComponentHandoversStarted, "Total number of tries to hand a sequence over to another decode worker (out) or to take one over (in)", with(LabelDirection)...),
+		ended:   r.counter(ComponentHandovers, "Total number of tries to hand a sequence over, by how they ended and why", with(LabelDirection, LabelOutcome, LabelReason)...),
+		bytes:   r.counter(ComponentHandoverBytes, "Total number of KV bytes moved with sequences that were handed over", with(LabelDirection)...),
+		took:    r.histogram(ComponentHandoverTime, "Time from the offer of a sequence until it goes on at another worker, in seconds", waitBuckets(), with()...),
+		pause:   r.histogram(ComponentHandoverPause, "Time that a sequence stood still at its source in a try to hand it over, in seconds", transferBuckets(), with(LabelOutcome)...),
 	}
 }
 

@@ -10,13 +10,13 @@ type KVIndex struct {
 // NewKVIndex returns the metrics of an index in r. blocks and bytes compute its size when
 // metrics are read; they must not block.
 func NewKVIndex(r *Registry, blocks, bytes func() float64) *KVIndex {
-	r.GaugeFunc(FrontendKVIndexBlocks, "KV blocks in the prefix index, each counted once").Set(blocks)
-	r.GaugeFunc(FrontendKVIndexBytes, "Memory that the prefix index uses, in bytes").Set(bytes)
+	r.gaugeFunc(FrontendKVIndexBlocks, "KV blocks in the prefix index, each counted once").Set(blocks)
+	r.gaugeFunc(FrontendKVIndexBytes, "Memory that the prefix index uses, in bytes").Set(bytes)
 	return &KVIndex{
-		predicted: r.Counter(FrontendKVPredicted, "Total number of KV blocks that the prefix index predicted where requests were sent", LabelWorker),
-		reusable:  r.Counter(FrontendKVReusable, "Total number of prompt KV blocks that at least one worker held when requests were routed", LabelWorker),
-		found:     r.Counter(FrontendKVFound, "Total number of KV blocks that workers found in their caches", LabelWorker),
-		wrong:     r.Counter(FrontendKVFalse, "Total number of predicted KV blocks that workers did not find", LabelWorker),
+		predicted: r.counter(FrontendKVPredicted, "Total number of KV blocks that the prefix index predicted where requests were sent", LabelWorker),
+		reusable:  r.counter(FrontendKVReusable, "Total number of prompt KV blocks that at least one worker held when requests were routed", LabelWorker),
+		found:     r.counter(FrontendKVFound, "Total number of KV blocks that workers found in their caches", LabelWorker),
+		wrong:     r.counter(FrontendKVFalse, "Total number of predicted KV blocks that workers did not find", LabelWorker),
 	}
 }
 

@@ -3,9 +3,6 @@ package metrics_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -313,106 +310,6 @@ func TestNATS(t *testing.T) {
 	metrics.SetNATS(r, func() (in, out int64) { return 1, 3 })
 	wantLines(t, scrape(t, r),
 		`dynamo_node_nats_messages_total{direction="in"} 1`, `dynamo_node_nats_messages_total{direction="out"} 3`)
-}
-
-func TestRegistry(t *testing.T) {
-	r := metrics.NewRegistry()
-	first, second := r.Counter("x_total", "x", "a"), r.Counter("x_total", "x", "a")
-	if first != second {
-		t.Error("the same counter twice is two counters")
-	}
-	g := r.GaugeFunc("g", "g", "a")
-	g.Set(func() float64 { return 1 }, "v")
-	g.Set(func() float64 { return 2 }, "v") // replaces
-	wantLines(t, scrape(t, r), `g{a="v"} 2`)
-	for name, f := range map[string]func(){
-		"other labels": func() { r.Counter("x_total", "x", "b") },
-		"other type":   func() { r.Gauge("x_total", "x", "a") },
-		"label count":  func() { g.Set(func() float64 { return 0 }, "a", "b") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
-	}
-}
-
-// Names outlive releases, so their form is checked: a prefix of ours, counters in
-// _total, nothing else in _total except what Dynamo calls so.
-func TestNames(t *testing.T) {
-	r := metrics.NewRegistry()
-	f := metrics.NewFrontend(r)
-	f.SetModel("m", metrics.ModelLimits{})
-	req := f.Begin("m", "e", true)
-	req.Migrated("k")
-	req.End(metrics.Result{})
-	metrics.NewWorker(r, metrics.WorkerLabels{}, time.Now())
-	metrics.NewNIXL(r, "a", nil).Update(metrics.NIXLFigures{
-		Errors: map[string]uint64{"x": 1}, Refused: map[string]uint64{"y": 1}, Peers: map[string]int{"tcp": 1},
-		Fallbacks:  map[metrics.NIXLFallback]uint64{{Wanted: "shm", Used: "tcp", Reason: "mismatch"}: 1},
-		Transports: map[string]metrics.NIXLTraffic{"tcp": {XferTime: metrics.NIXLTimes{Counts: []uint64{1}}, PostTime: metrics.NIXLTimes{Counts: []uint64{1}}}},
-	})
-	metrics.NewGPUs(r).Update(gpuFigures())
-	metrics.SetNATS(r, func() (in, out int64) { return 1, 2 })
-	rec := httptest.NewRecorder()
-	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	types := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(rec.Body.String(), -1)
-	if len(types) < 40 {
-		t.Fatalf("only %d metrics", len(types))
-	}
-	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl|gpu|node)_[a-z0-9]+(_[a-z0-9]+)*$`)
-	for _, m := range types {
-		name, kind := m[1], m[2]
-		if !form.MatchString(name) {
-			t.Errorf("%s is no name of ours", name)
-		}
-		if (kind == "counter") != strings.HasSuffix(name, "_total") {
-			t.Errorf("%s is a %s", name, kind)
-		}
-	}
-}
-
-// What the manual names exists, and metrics of our own, which no manual of Dynamo's has,
-// are in it.
-func TestManual(t *testing.T) {
-	names, err := os.ReadFile("names.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	prefix := map[string]string{"Frontend": metrics.PrefixFrontend, "Component": metrics.PrefixComponent, "NIXL": metrics.PrefixNIXL, "GPU": metrics.PrefixGPU, "Node": metrics.PrefixNode}
-	exist, ours := map[string]bool{}, false
-	var manual string
-	for _, file := range []string{"metrics.md", "scheduling.md"} {
-		b, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		manual += string(b)
-	}
-	for line := range strings.Lines(string(names)) {
-		ours = ours || strings.HasPrefix(line, "// Worker metrics of our own")
-		m := regexp.MustCompile(`= Prefix(\w+) \+ "(\w+)"`).FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		name := prefix[m[1]] + m[2]
-		exist[name] = true
-		if ours && !strings.Contains(manual, "`"+name+"`") {
-			t.Errorf("%s is in no manual", name)
-		}
-	}
-	if len(exist) < 60 {
-		t.Fatalf("only %d names", len(exist))
-	}
-	for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl|gpu|node)_[a-z_]*[a-z]`").FindAllString(manual, -1) {
-		if name = strings.Trim(name, "`"); !exist[name] {
-			t.Errorf("%s is in the manual and does not exist", name)
-		}
-	}
 }
 
 func TestConcurrentUse(t *testing.T) {

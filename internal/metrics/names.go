@@ -63,7 +63,6 @@ const (
 	ComponentInflight        = PrefixComponent + "inflight_requests"
 	ComponentRequestDuration = PrefixComponent + "request_duration_seconds"
 	ComponentRequestBytes    = PrefixComponent + "request_bytes_total"
-	ComponentResponseBytes   = PrefixComponent + "response_bytes_total"
 	ComponentErrors          = PrefixComponent + "errors_total"
 	ComponentCancellations   = PrefixComponent + "cancellation_total"
 	ComponentUptime          = PrefixComponent + "uptime_seconds"

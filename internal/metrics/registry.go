@@ -58,38 +58,38 @@ func (r *Registry) Handler() http.Handler {
 	})
 }
 
-// Counter returns the counter of that name. Asking for a name again with other labels or
+// counter returns the counter of that name. Asking for a name again with other labels or
 // as another type is a programming error and panics.
-func (r *Registry) Counter(name, help string, labels ...string) *CounterVec {
+func (r *Registry) counter(name, help string, labels ...string) *CounterVec {
 	return get(r, name, labels, func() *CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	})
 }
 
-// Gauge returns the gauge of that name; see [Registry.Counter].
-func (r *Registry) Gauge(name, help string, labels ...string) *GaugeVec {
+// gauge returns the gauge of that name; see Registry.counter.
+func (r *Registry) gauge(name, help string, labels ...string) *GaugeVec {
 	return get(r, name, labels, func() *GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	})
 }
 
-// Histogram returns the histogram of that name; see [Registry.Counter]. The
+// histogram returns the histogram of that name; see Registry.counter. The
 // bounds of the first call stay.
-func (r *Registry) Histogram(name, help string, bounds []float64, labels ...string) *HistogramVec {
+func (r *Registry) histogram(name, help string, bounds []float64, labels ...string) *HistogramVec {
 	return get(r, name, labels, func() *HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds}, labels)
 	})
 }
 
 // GaugeFunc returns a gauge whose values are computed whenever metrics are read; see
-// [Registry.Counter].
-func (r *Registry) GaugeFunc(name, help string, labels ...string) *FuncVec {
+// Registry.counter.
+func (r *Registry) gaugeFunc(name, help string, labels ...string) *FuncVec {
 	return r.computed(prometheus.GaugeValue, name, help, labels)
 }
 
 // CounterFunc returns a counter whose values are computed whenever metrics are read; see
-// [Registry.Counter].
-func (r *Registry) CounterFunc(name, help string, labels ...string) *FuncVec {
+// Registry.counter.
+func (r *Registry) counterFunc(name, help string, labels ...string) *FuncVec {
 	return r.computed(prometheus.CounterValue, name, help, labels)
 }
 

@@ -13,11 +13,11 @@ type ReplicaSync struct {
 // NewReplicaSync returns the metrics in r. flights computes the flights of other frontends
 // when metrics are read; it must not block.
 func NewReplicaSync(r *Registry, flights func() float64) *ReplicaSync {
-	r.GaugeFunc(FrontendReplicaFlights, "Requests in flight of other frontends that this one counts").Set(flights)
-	dropped := r.Counter(FrontendReplicaDropped, "Total number of flight changes that were dropped: lost before they were published, malformed, or beyond the flights that are counted of one frontend", LabelReason)
+	r.gaugeFunc(FrontendReplicaFlights, "Requests in flight of other frontends that this one counts").Set(flights)
+	dropped := r.counter(FrontendReplicaDropped, "Total number of flight changes that were dropped: lost before they were published, malformed, or beyond the flights that are counted of one frontend", LabelReason)
 	return &ReplicaSync{
-		Gaps:      r.Counter(FrontendReplicaGaps, "Total number of flight changes of other frontends that did not arrive").WithLabelValues(),
-		Snapshots: r.Counter(FrontendReplicaSnapshots, "Total number of answers with all flights of another frontend").WithLabelValues(),
+		Gaps:      r.counter(FrontendReplicaGaps, "Total number of flight changes of other frontends that did not arrive").WithLabelValues(),
+		Snapshots: r.counter(FrontendReplicaSnapshots, "Total number of answers with all flights of another frontend").WithLabelValues(),
 		Lost:      dropped.WithLabelValues("lost"), Malformed: dropped.WithLabelValues("malformed"), Excess: dropped.WithLabelValues("excess"),
 	}
 }

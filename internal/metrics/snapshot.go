@@ -25,9 +25,9 @@ type snapshotSeries struct {
 	sum    float64
 }
 
-// HistogramSnapshot returns the histogram of that name; see [Registry.Counter]. The
+// histogramSnapshot returns the histogram of that name; see Registry.counter. The
 // bounds of the first call stay.
-func (r *Registry) HistogramSnapshot(name, help string, bounds []float64, labels ...string) *HistogramSnapshotVec {
+func (r *Registry) histogramSnapshot(name, help string, bounds []float64, labels ...string) *HistogramSnapshotVec {
 	return get(r, name, labels, func() *HistogramSnapshotVec {
 		return &HistogramSnapshotVec{
 			desc: prometheus.NewDesc(name, help, labels, nil), labels: labels, bounds: bounds, series: map[string]snapshotSeries{},

@@ -32,7 +32,6 @@ type Worker struct {
 	Inflight        Gauge
 	RequestDuration Observer // seconds
 	RequestBytes    Counter
-	ResponseBytes   Counter
 	Cancellations   Counter
 
 	ModelLoadTime Gauge // seconds
@@ -77,12 +76,12 @@ type phaseMetrics struct{ time, ratio, chunk Observer }
 func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 	names, values := workerLabelNames(), l.values()
 	with := func(extra ...string) []string { return append(workerLabelNames(), extra...) }
-	counter := func(name, help string) Counter { return r.Counter(name, help, names...).WithLabelValues(values...) }
-	gauge := func(name, help string) Gauge { return r.Gauge(name, help, names...).WithLabelValues(values...) }
+	counter := func(name, help string) Counter { return r.counter(name, help, names...).WithLabelValues(values...) }
+	gauge := func(name, help string) Gauge { return r.gauge(name, help, names...).WithLabelValues(values...) }
 	hist := func(name, help string, bounds []float64) Observer {
-		return r.Histogram(name, help, bounds, names...).WithLabelValues(values...)
+		return r.histogram(name, help, bounds, names...).WithLabelValues(values...)
 	}
-	r.GaugeFunc(ComponentUptime, "Time since the worker started, in seconds", names...).
+	r.gaugeFunc(ComponentUptime, "Time since the worker started, in seconds", names...).
 		Set(func() float64 { return time.Since(started).Seconds() }, values...)
 	return &Worker{
 		registry: r, labels: l,
@@ -91,7 +90,6 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		Inflight:        gauge(ComponentInflight, "Number of requests being processed"),
 		RequestDuration: hist(ComponentRequestDuration, "Time spent on a request, in seconds", durationBuckets()),
 		RequestBytes:    counter(ComponentRequestBytes, "Total number of bytes received in requests"),
-		ResponseBytes:   counter(ComponentResponseBytes, "Total number of bytes sent in responses"),
 		Cancellations:   counter(ComponentCancellations, "Total number of requests whose caller left"),
 
 		ModelLoadTime: gauge(ComponentModelLoadTime, "Time to load the model, in seconds"),
@@ -116,17 +114,17 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		LeaseLosses:        counter(ComponentLeaseLosses, "Total number of lost leases"),
 		Quarantines:        counter(ComponentQuarantines, "Total number of times that KV blocks were put in quarantine because their writer could not be stopped in time"),
 
-		errors:          r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
-		prefills:        r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelWay, LabelReason)...),
-		transferBytes:   r.Counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
-		blocks:          r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
-		sequences:       r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
-		transferTime:    r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
-		transferExposed: r.Histogram(ComponentKVTransferExposed, "Time from the end of a remote prefill's computation until all its KV is in place, in seconds", transferBuckets(), with(LabelWay)...),
-		remoteTime:      r.Histogram(ComponentRemoteTime, "Time that a decode worker waited for the KV of a remote prefill, in seconds", waitBuckets(), with(LabelWay)...),
-		holds:           r.Counter(ComponentHolds, "Total number of prompts whose KV was held for a reader, by how that ended", with(LabelOutcome)...),
-		holdTime:        r.Histogram(ComponentHoldTime, "Time that the KV of a prompt was held for a reader, in seconds", waitBuckets(), with(LabelOutcome)...),
-		rooms:           r.Counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
+		errors:          r.counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
+		prefills:        r.counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelWay, LabelReason)...),
+		transferBytes:   r.counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
+		blocks:          r.gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
+		sequences:       r.gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
+		transferTime:    r.histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
+		transferExposed: r.histogram(ComponentKVTransferExposed, "Time from the end of a remote prefill's computation until all its KV is in place, in seconds", transferBuckets(), with(LabelWay)...),
+		remoteTime:      r.histogram(ComponentRemoteTime, "Time that a decode worker waited for the KV of a remote prefill, in seconds", waitBuckets(), with(LabelWay)...),
+		holds:           r.counter(ComponentHolds, "Total number of prompts whose KV was held for a reader, by how that ended", with(LabelOutcome)...),
+		holdTime:        r.histogram(ComponentHoldTime, "Time that the KV of a prompt was held for a reader, in seconds", waitBuckets(), with(LabelOutcome)...),
+		rooms:           r.counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
 		handovers:       newHandoverMetrics(r, with),
 		phases:          newPhases(r, l),
 	}
@@ -136,7 +134,7 @@ func newPhases(r *Registry, l WorkerLabels) map[string]phaseMetrics {
 	phases := make(map[string]phaseMetrics)
 	for _, phase := range []string{PhasePrefill, PhaseDecode, PhaseMixed} {
 		hist := func(name, help string, bounds []float64) Observer {
-			return r.Histogram(name, help, bounds, append(workerLabelNames(), LabelPhase)...).WithLabelValues(append(l.values(), phase)...)
+			return r.histogram(name, help, bounds, append(workerLabelNames(), LabelPhase)...).WithLabelValues(append(l.values(), phase)...)
 		}
 		phases[phase] = phaseMetrics{
 			time:  hist(ComponentStepTime, "Time that an engine step computed, in seconds", stepBuckets()),
