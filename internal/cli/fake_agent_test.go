@@ -500,7 +500,7 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DistributedRuntime,
 		for {
 			w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 				d := *st.Drain
-				d.Step, d.Finished = step, d.Sequences-d.Left-d.Moved
+				d.Step, d.Finished = step, d.Sequences-d.Left-d.CutOff
 				if step != cluster.DrainDiscovery {
 					d.Acknowledged, d.Unacknowledged = 2, nil
 				}
@@ -533,7 +533,7 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DistributedRuntime,
 			}
 			if as.DrainForce {
 				w.mu.Lock()
-				w.st.Drain.Moved, w.st.Drain.Left = w.st.Drain.Left, 0
+				w.st.Drain.CutOff, w.st.Drain.Left = w.st.Drain.Left, 0
 				w.mu.Unlock()
 				break
 			}

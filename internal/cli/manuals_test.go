@@ -103,3 +103,14 @@ func TestManualsAreWhole(t *testing.T) {
 		t.Errorf("%d topics", n)
 	}
 }
+
+// No help text names an empty default.
+func TestDefaultsAreNotEmpty(t *testing.T) {
+	for name, text := range writeManuals(t) {
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "(default )") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}

@@ -185,6 +185,9 @@ type DrainStatus struct {
 	Finished  int `json:"finished"`
 	Moved     int `json:"moved"`
 	Cancelled int `json:"cancelled"`
+	// CutOff counts the sequences that still ran when force ended the drain. Their
+	// frontends compute them again at other workers, if there are any.
+	CutOff int `json:"cut_off,omitempty"`
 	// Open lists the sequences that still run, at most ten.
 	Open []OpenSequence `json:"open,omitempty"`
 	// Overdue is set when the deadline passed with work left.

@@ -76,7 +76,7 @@ func (t *term) drainFigures() func(ctx context.Context, d *cluster.DrainStatus, 
 		d.Cancelled = int(st.CancelledTotal - before.CancelledTotal)
 		d.Moved = int(st.MovedTotal - before.MovedTotal)
 		if cut {
-			d.Moved += left // their frontends compute them again elsewhere
+			d.CutOff = left // their frontends compute them again elsewhere, if they can
 		}
 		return nil
 	}

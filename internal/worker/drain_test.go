@@ -128,6 +128,9 @@ func TestDrainForceCutsOff(t *testing.T) {
 	if got := <-done; got.err == nil {
 		t.Error("the cut-off request ended well")
 	}
+	if st := d.Status().Drain; st == nil || st.CutOff != 1 || st.Moved != 0 {
+		t.Errorf("the drain says %+v", st)
+	}
 }
 
 // Draining a prefill worker: messages in hand are finished, new ones go elsewhere.

@@ -78,9 +78,6 @@ key, DYNAMOD_FRONTEND_API_KEY holds it.`,
 	fs.Int64Var(&o.Seed, "seed", 0, "draw the same answer again (default: random)")
 	fs.StringVar(&o.URL, "url", "", "a frontend at this address (default: that of the cluster)")
 	command.Duration(fs, &o.Timeout, "timeout", 2*time.Minute, "how long to wait for an answer to begin, or to go on")
-	for _, name := range []string{"max-tokens", "temperature", "seed"} {
-		fs.Lookup(name).DefValue = "" // the usage says what it is
-	}
 	command.Grouped(fs, "Message", "system", "file")
 	command.Grouped(fs, "Answer", "model", "max-tokens", "temperature", "seed")
 	command.Grouped(fs, "Frontend", "url", "timeout")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +84,7 @@ type Result struct {
 	Finished            *int     `json:"finished"`
 	Moved               *int     `json:"moved"`
 	Cancelled           *int     `json:"cancelled"`
+	CutOff              *int     `json:"cut_off"`
 	// Successor is the worker that took the place; Node is set for a node, whose workers
 	// that left are Workers.
 	Successor string                 `json:"successor,omitempty"`
@@ -115,7 +117,7 @@ func (o *Options) Run(ctx context.Context) error {
 		if o.Deadline > 0 {
 			when = " that still run after " + command.DurationText(o.Deadline)
 		}
-		if err := s.Out.Confirm(o.Yes, action, "Cut off the requests of "+stakes(o.Targets, w.View(), c.Workers(ctx, w.View()))+when+"? Other workers continue them."); err != nil {
+		if err := s.Out.Confirm(o.Yes, action, "Cut off the requests of "+stakes(o.Targets, w.View(), c.Workers(ctx, w.View()))+when+"? "+fate(o.Targets, w.View())); err != nil {
 			return err
 		}
 	}
@@ -199,4 +201,17 @@ func stakes(targets []fleet.Target, v client.View, workers []cluster.Worker) str
 		parts = append(parts, fmt.Sprintf("%s (%s)", t, human.Plural(n, "sequence")))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// fate says what becomes of requests that are cut off with targets.
+func fate(targets []fleet.Target, v client.View) string {
+	for _, w := range v.Workers() {
+		leaves := slices.ContainsFunc(targets, func(t fleet.Target) bool {
+			return !t.Node && w.Name == t.Name || t.Node && t.Name == v.NodeName(w.Node)
+		})
+		if !leaves && w.Role == cluster.RoleDecode && w.State.Serving() && w.Desire == cluster.DesireRun {
+			return "Other workers continue them."
+		}
+	}
+	return "No other decode worker serves: they fail unless one does within 10s."
 }

@@ -170,7 +170,7 @@ func (d view) sequences(r *progress.Row, now time.Time) {
 	}
 	total := max(s.Sequences, s.Left)
 	if r.State == progress.Done {
-		r.Detail = fmt.Sprintf("%d finished, %d moved, %d cancelled", s.Finished, s.Moved, s.Cancelled)
+		r.Detail = ends(s)
 		return
 	}
 	r.Detail = fmt.Sprintf("%d of %d left", s.Left, total)

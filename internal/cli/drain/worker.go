@@ -29,6 +29,7 @@ type drainer struct {
 	seen      *cluster.DrainStatus // newest of this drain
 	steps     map[cluster.DrainStep]time.Time
 	obeyed    bool // the order was seen in the store
+	alone     bool // no other worker of its role served at the order
 	resting   map[time.Time]bool
 	stale     time.Time
 }
@@ -55,7 +56,7 @@ func (d *drainer) run(ctx context.Context) (Result, error) {
 		return r, nil
 	}
 	if !d.replace {
-		fleet.LastServing(d.session, d.name, v)
+		d.alone = fleet.LastServing(d.session, d.name, v)
 	}
 	d.begin()
 	give := d.c.Drain
@@ -215,7 +216,7 @@ func (d *drainer) result(sentence string) Result {
 	}
 	if s := d.seen; s != nil {
 		took := d.took(d.session.Out.Now()).Milliseconds()
-		r.DurationMS, r.Sequences, r.Finished, r.Moved, r.Cancelled = &took, &s.Sequences, &s.Finished, &s.Moved, &s.Cancelled
+		r.DurationMS, r.Sequences, r.Finished, r.Moved, r.Cancelled, r.CutOff = &took, &s.Sequences, &s.Finished, &s.Moved, &s.Cancelled, &s.CutOff
 		r.Routers, r.RoutersAcknowledged, r.Unacknowledged = &s.Routers, &s.Acknowledged, fleet.NodesNamed(d.nodes, s.Unacknowledged)
 		r.Open = append(r.Open, s.Open...)
 	}
@@ -235,12 +236,31 @@ func (d *drainer) sentence(now time.Time) string {
 	if d.replace {
 		text := fmt.Sprintf("%s drained in %s", d.name, human.Duration(d.took(now)))
 		if s != nil {
-			text += fmt.Sprintf(": %d finished, %d moved, %d cancelled", s.Finished, s.Moved, s.Cancelled)
+			text += ": " + ends(s)
 		}
 		return text + "; " + d.successor.Name + " serves in its place. safe to stop."
 	}
-	return fmt.Sprintf("%s drained in %s: %d finished, %d moved, %d cancelled. safe to stop.",
-		d.name, human.Duration(d.took(now)), s.Finished, s.Moved, s.Cancelled)
+	return fmt.Sprintf("%s drained in %s: %s%s. safe to stop.", d.name, human.Duration(d.took(now)), ends(s), d.cutOffText(s))
+}
+
+// ends says what became of the sequences of a drain.
+func ends(s *cluster.DrainStatus) string {
+	text := fmt.Sprintf("%d finished, %d moved, %d cancelled", s.Finished, s.Moved, s.Cancelled)
+	if s.CutOff > 0 {
+		text += fmt.Sprintf(", %d cut off", s.CutOff)
+	}
+	return text
+}
+
+// cutOffText says what becomes of the sequences that were cut off.
+func (d *drainer) cutOffText(s *cluster.DrainStatus) string {
+	switch {
+	case s.CutOff == 0:
+		return ""
+	case d.alone:
+		return fmt.Sprintf(" and fail unless another %s worker serves within 10s", d.worker.Role)
+	}
+	return "; other workers compute them again"
 }
 
 // late lists what keeps the worker and the ways on.

@@ -12,8 +12,9 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// LastServing warns when no other worker of a worker's role serves.
-func LastServing(sess *session.Session, name string, v client.View) {
+// LastServing reports whether a worker serves and no other one of its role does, and warns
+// of that.
+func LastServing(sess *session.Session, name string, v client.View) bool {
 	serving, w := 0, v.Worker(name)
 	for _, o := range v.Workers() {
 		if o.Role == w.Role && o.State.Serving() && o.Desire == cluster.DesireRun {
@@ -21,13 +22,14 @@ func LastServing(sess *session.Session, name string, v client.View) {
 		}
 	}
 	if !w.State.Serving() || serving != 1 {
-		return
+		return false
 	}
 	if w.Role == cluster.RoleDecode {
 		sess.Out.Note("%s is the only decode worker that serves: new requests wait up to 10s for another one", name)
 	} else {
 		sess.Out.Note("%s is the only %s worker that serves", name, w.Role)
 	}
+	return true
 }
 
 // Safe reports whether a worker says that nothing of it is left. Nothing else counts.

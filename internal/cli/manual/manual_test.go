@@ -17,7 +17,7 @@ func drainPage() Page {
 		Long: "First paragraph.\n.second line\n\nSecond one with a \\ in it.", Note: "changing: it changes things",
 		Examples: []string{"dynctl drain worker-7 --yes"}, Commands: []Entry{{"dynctl drain all", "All of them", "More"}},
 		Flags: []Group{{"Waiting", []*pflag.Flag{fs.Lookup("yes"), fs.Lookup("progress")}}},
-		See:   []string{"dynctl resume", "dynctl drain"}, Sections: []Section{{"Codes", "  0  fine\n"}},
+		See:   []string{"dynctl resume", "dynctl drain", "dynctl"}, Sections: []Section{{"Codes", "  0  fine\n"}},
 	}
 }
 
@@ -31,7 +31,7 @@ func TestRoff(t *testing.T) {
 		"First paragraph.\n\\&.second line\n.PP\nSecond one with a \\e in it.\n.PP\nchanging: it changes things\n",
 		".TP\n\\fB\\-y, \\-\\-yes\\fP\ndo not ask\n", ".TP\n\\fB\\-\\-progress\\fP \\fIMODE\\fP\nhow MODE is shown (default \"auto\")\n",
 		".SS More\n.TP\n\\fBdynctl drain all\\fP\nAll of them\n", ".nf\ndynctl drain worker\\-7 \\-\\-yes\n.fi\n",
-		".SH CODES\n.nf\n  0  fine\n.fi\n", ".SH SEE ALSO\n\\fBdynctl\\-resume\\fP(1), \\fBdynctl\\-drain\\fP(1)\n",
+		".SH CODES\n.nf\n  0  fine\n.fi\n", ".SH SEE ALSO\n\\fBdynctl\\-resume\\fP(1), \\fBdynctl\\-drain\\fP(1), \\fBdynctl\\fP(1)\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
@@ -75,6 +75,9 @@ func TestMarkdown(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
 		}
+	}
+	if strings.Contains(b.String(), "(#dynctl)") {
+		t.Errorf("a page links to the document that it is in:\n%s", b.String())
 	}
 	if strings.Contains(b.String(), "## dynctl\n") {
 		t.Errorf("the first page has a heading of its own:\n%s", b.String())

@@ -20,15 +20,16 @@ func Markdown(w io.Writer, title string, pages []Page) error {
 	for _, p := range pages {
 		known[p.Path] = true
 	}
-	for i, p := range pages {
-		page(&b, p, known, i == 0)
+	for _, p := range pages {
+		page(&b, p, known, pages[0].Path)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func page(b *strings.Builder, p Page, known map[string]bool, first bool) {
-	if !first {
+// page writes one command; top is the path of the first page, whose heading is the title.
+func page(b *strings.Builder, p Page, known map[string]bool, top string) {
+	if p.Path != top {
 		fmt.Fprintf(b, "\n## %s\n", p.Path)
 	}
 	fmt.Fprintf(b, "\n%s.\n", text(p.Short))
@@ -62,11 +63,13 @@ func page(b *strings.Builder, p Page, known map[string]bool, first bool) {
 		fmt.Fprintf(b, "\n### %s\n", s.Title)
 		fence(b, s.Text)
 	}
-	if len(p.See) > 0 {
-		var links []string
-		for _, s := range p.See {
+	var links []string
+	for _, s := range p.See {
+		if s != top { // the document itself
 			links = append(links, link(s, known))
 		}
+	}
+	if len(links) > 0 {
 		fmt.Fprintf(b, "\nSee also: %s\n", strings.Join(links, ", "))
 	}
 }

@@ -41,6 +41,9 @@ func (m *worker) drainSection(d *cluster.DrainStatus) Section {
 		lines = append(lines, []draw.Span{st.Text(glyph + " "), draw.Plain.Text(text)})
 	}
 	done := fmt.Sprintf("%d finished  %d moved  %d cancelled", d.Finished, d.Moved, d.Cancelled)
+	if d.CutOff > 0 {
+		done += fmt.Sprintf("  %d cut off", d.CutOff)
+	}
 	lines = append(lines, draw.Fact("so far", done, draw.Plain))
 	switch {
 	case d.Safe:
