@@ -81,6 +81,8 @@ type fakeConfig struct {
 	Index *cluster.KVIndex
 	// Caches holds the number of blocks that workers report as forgotten; negative: it fails.
 	Caches map[string]int
+	// Mute names workers that do not answer.
+	Mute map[string]bool
 	// Logs holds the logs of workers and the agent ("").
 	Logs map[string]string
 }
@@ -446,6 +448,9 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 		}
 	}
 	_, _ = drt.Serve(ctx, as.Role.Component(), cluster.EndpointStats, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
+		if w.a.cfg.Mute[as.Name] {
+			return errors.New("mute")
+		}
 		w.mu.Lock()
 		st := w.st
 		if st.Drain != nil {

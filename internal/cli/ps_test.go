@@ -54,6 +54,18 @@ func TestPs(t *testing.T) {
 	}
 }
 
+// A worker that does not answer is not shown as what it said last.
+func TestPsShowsMuteWorkers(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Mute: map[string]bool{"worker-2": true}})
+	w.up(1, 1)
+	r := w.ok("ps")
+	clitest.Matches(t, "stdout", r.stdout, `worker-1\tprefill\tcpu0 2c\tready\t`)
+	clitest.Matches(t, "stdout", r.stdout, `worker-2\tdecode\tcpu0 2c\tunknown\t`)
+	clitest.Has(t, "stderr", r.stderr, "worker-2 unknown: it does not answer; it was ready\n")
+	clitest.Has(t, "get", w.ok("get", "workers").stdout, "\tunknown\t")
+}
+
 func TestPsShowsWhyWorkersDoNotServe(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Fail: map[string]string{"worker-1": "not enough\nmemory"}})

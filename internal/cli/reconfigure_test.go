@@ -124,12 +124,14 @@ func TestDrainNode(t *testing.T) {
 // The node that hosts the stores is never safe to stop.
 func TestDrainOfTheStoresNode(t *testing.T) {
 	w := newWorld(t)
-	w.agent(fakeConfig{})
+	w.agent(fakeConfig{Load: 300 * time.Millisecond})
 	w.up(0, 1)
 	r := w.ok("drain", "node/node-1")
 	clitest.Has(t, "stderr", r.stderr, "note: no other node takes workers: those of node-1 stop, and requests wait until a node is resumed", "workers that no node has room for: all nodes are drained")
 	clitest.Has(t, "stdout", r.stdout, "1 worker left. it hosts the cluster's etcd: not safe to stop.\n")
-	w.ok("resume", "node/node-1")
+	if r := w.ok("resume", "node/node-1"); !strings.Contains(w.ok("ps").stdout, "\tready\t") {
+		t.Errorf("it returned before the worker serves: %q", r.stdout)
+	}
 	clitest.Eventually(t, "it serves again", func() bool { return strings.Contains(w.ok("ps").stdout, "\tready\t") })
 }
 

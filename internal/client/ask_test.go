@@ -68,6 +68,9 @@ func TestWorkersAreAskedThemselves(t *testing.T) {
 	if len(ws) != 2 || ws[0].Stats.Running != 7 || ws[1].Stats.Running != 2 {
 		t.Fatalf("got %+v", ws)
 	}
+	if ws[0].Silent() || !ws[1].Silent() {
+		t.Errorf("silent: %v, %v", ws[0].Silent(), ws[1].Silent())
+	}
 	for _, w := range ws {
 		if w.Lease == nil || *w.Lease > time.Minute || w.Uptime == nil || *w.Uptime < time.Hour || w.Node != "node-1" {
 			t.Errorf("%s: lease %v, uptime %v, node %s", w.Name, w.Lease, w.Uptime, w.Node)

@@ -301,7 +301,8 @@ func (l *Live) pollStats(ctx context.Context, view View) {
 	var wg sync.WaitGroup
 	var nodes map[string]cluster.GPUReport
 	wg.Go(func() { nodes = l.c.askNodes(ctx, view) })
-	for _, st := range l.c.askStats(ctx, view) {
+	stats, _ := l.c.askStats(ctx, view)
+	for _, st := range stats {
 		l.tally.status(st)
 	}
 	wg.Wait()

@@ -15,7 +15,7 @@ import (
 // in the store can be some seconds old, so it asks the workers themselves. A worker that
 // does not answer within a second keeps the figures of the view.
 func (c *Cluster) Workers(ctx context.Context, v View) []cluster.Worker {
-	fresh := c.askStats(ctx, v)
+	fresh, mute := c.askStats(ctx, v)
 	l := leases{}
 	l.refresh(ctx, c.store, v)
 
@@ -26,6 +26,7 @@ func (c *Cluster) Workers(ctx context.Context, v View) []cluster.Worker {
 		if st, ok := fresh[w.InstanceID]; ok && st.Name == w.Name && st.UpdatedAt.After(w.UpdatedAt) {
 			w.WorkerStatus = st
 		}
+		w.Stale = mute[w.InstanceID]
 		if left, ok := l.left(w.InstanceID, now); ok && w.InstanceID != 0 {
 			w.Lease = &left
 		}
@@ -38,22 +39,23 @@ func (c *Cluster) Workers(ctx context.Context, v View) []cluster.Worker {
 	return workers
 }
 
-// askStats asks every worker for its current status.
-func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]cluster.WorkerStatus {
+// askStats asks every worker for its current status. mute has those that did not answer.
+func (c *Cluster) askStats(ctx context.Context, v View) (out map[cluster.InstanceID]cluster.WorkerStatus, mute map[cluster.InstanceID]bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	out := map[cluster.InstanceID]cluster.WorkerStatus{}
+	out, mute = map[cluster.InstanceID]cluster.WorkerStatus{}, map[cluster.InstanceID]bool{}
 	var mu sync.Mutex
 	askWorkers(v, func(inst cluster.Instance) {
 		st, err := c.ask(ctx, inst)
-		if err != nil {
-			return
-		}
 		mu.Lock()
 		defer mu.Unlock()
+		if err != nil {
+			mute[inst.InstanceID] = true
+			return
+		}
 		out[inst.InstanceID] = st
 	})
-	return out
+	return out, mute
 }
 
 // askWorkers calls ask for every worker that has a stats endpoint, at most 16 at a time.

@@ -66,8 +66,15 @@ type Worker struct {
 	// HeardAt is when the last status arrived, by the observer's clock; zero if none has.
 	HeardAt time.Time `json:"heard_at,omitzero"`
 	// Stale is set when HeardAt is longer ago than [SilentAfter]. While no events arrive
-	// at all, the limit is three heartbeats.
+	// at all, the limit is three heartbeats. In a list of workers that were asked, it is
+	// set for those that did not answer.
 	Stale bool `json:"stale,omitempty"`
+}
+
+// Silent reports whether a worker that should be heard is not: what it does is not known
+// until it speaks again or its lease ends.
+func (w *Worker) Silent() bool {
+	return w.Stale && (w.State.Serving() || w.State == StateDraining)
 }
 
 // QueueStats counts the requests that wait. History has one sample a second, newest last;

@@ -39,7 +39,7 @@ func ResumeCommand(a *command.App) *cobra.Command {
 		Long: `A worker that still drains goes on where it is; a drained one starts again, and one that
 waits for its successor stays. A drained node takes workers again: those that have not
 left it stay, others come back when it has been there for a while. The command returns
-when the workers serve.`,
+when they and those that had no place serve; uncordon does not wait.`,
 		Examples: []string{
 			"dynctl resume worker-3 worker-4",
 			"dynctl resume node/host-2",
@@ -87,7 +87,7 @@ func (o *ResumeOptions) Run(ctx context.Context) error {
 	defer w.Close()
 	return orders{o.Session, o.Targets, o.NoWait}.run(ctx, func(ctx context.Context, t fleet.Target) (outcome, error) {
 		if t.Node {
-			r, err := o.node(ctx, c, w.View(), t)
+			r, err := o.node(ctx, c, w, t)
 			return &r, err
 		}
 		r, err := o.one(ctx, c, w, t.Name)
@@ -97,9 +97,10 @@ func (o *ResumeOptions) Run(ctx context.Context) error {
 }
 
 // node lets a node take workers again.
-func (o *ResumeOptions) node(ctx context.Context, c *client.Cluster, v client.View, t fleet.Target) (resumeResult, error) {
+func (o *ResumeOptions) node(ctx context.Context, c *client.Cluster, w *client.Watch, t fleet.Target) (resumeResult, error) {
 	action := "cannot " + o.verb + " " + t.String()
 	r := resumeResult{Node: t.Name}
+	v := w.View()
 	n, err := fleet.Node(o.Session, action, t.Name, v)
 	if err != nil {
 		return r, err
@@ -112,7 +113,49 @@ func (o *ResumeOptions) node(ctx context.Context, c *client.Cluster, v client.Vi
 		return r, &exit.Failure{Action: action, Err: err}
 	}
 	r.sentence = t.Name + " takes workers again."
-	return r, nil
+	if o.NoWait || o.verb != "resume" {
+		return r, nil
+	}
+	return r, o.settled(ctx, w, n)
+}
+
+// settled waits until the workers of a node serve that takes workers again, and those that
+// had no place while it did not.
+func (o *ResumeOptions) settled(ctx context.Context, w *client.Watch, n cluster.Node) error {
+	begin := o.Session.Out.Now()
+	led := settle.NewLedger(begin)
+	var missing []cluster.Worker
+	watching := settle.Watching{
+		Out: o.Session.Out, Progress: o.Progress, Timeout: o.Timeout,
+		Stopped: exit.Stopped{Text: "stopped watching: " + n.Name + " takes workers again"},
+		Late: func() *exit.Failure {
+			f := &exit.Failure{
+				Action: fmt.Sprintf("%s takes workers again, which do not serve after %s", n.Name, human.Duration(o.Session.Out.Now().Sub(begin))),
+				Err:    fmt.Errorf("%s left", human.Plural(len(missing), "worker")), Tries: []string{"dynctl ps", "dynctl logs"},
+			}
+			for _, m := range missing {
+				f.Facts = append(f.Facts, m.Name+" is "+human.State(m))
+			}
+			return f
+		},
+	}
+	return watching.Until(ctx, w, func(v client.View) (s progress.Screen, done bool, err error) {
+		_, cordoned := v.Cordons[n.ID]
+		missing = missing[:0]
+		for _, wk := range v.Workers() {
+			a, ok := v.Assignments[wk.Name]
+			if !ok || a.Desire != cluster.DesireRun || a.Node != "" && a.Node != n.ID {
+				continue
+			}
+			serves := a.Node != "" && wk.State.Serving() && wk.Generation == a.Generation
+			if !serves {
+				missing = append(missing, wk)
+			}
+			s.Rows = append(s.Rows, led.Worker(wk, v.Nodes, serves, o.Session.Out.Now()))
+		}
+		s.Operation, s.Subject, s.Title, s.Footer = "resume", n.Name, n.Name+"  node  resuming", settle.Footer
+		return s, !cordoned && len(missing) == 0, nil
+	})
 }
 
 // one resumes one worker and waits until it serves.

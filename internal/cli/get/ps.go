@@ -92,6 +92,10 @@ func reasons(sess *session.Session, workers []cluster.Worker) {
 	w := sess.Out.Beside()
 	now := sess.Out.Now()
 	for _, wk := range workers {
+		if wk.Silent() {
+			fmt.Fprintf(&b, "%s unknown: it does not answer; it was %s\n", wk.Name, wk.State)
+			continue
+		}
 		if wk.Reason == "" {
 			continue
 		}
@@ -124,6 +128,10 @@ func workersTable(s *session.Session, v client.View, workers []cluster.Worker, w
 		mark, paint := human.StateLook(w.State, s.Out.Palette())
 		if w.State == cluster.StateLoading && w.Progress > 0 && tty {
 			state = fmt.Sprintf("loading %d%%", int(w.Progress*100))
+		}
+		if w.Silent() {
+			state = "unknown"
+			mark, paint = human.StateLook(cluster.StateDegraded, s.Out.Palette())
 		}
 		if tty {
 			state = mark + " " + state

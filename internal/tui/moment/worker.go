@@ -45,15 +45,9 @@ func StateLook(g *draw.Glyphs, s cluster.State) (string, draw.Style) {
 	return g.Unknown, draw.Dim
 }
 
-// Silent reports whether a worker that should be heard is not: what it does is not known
-// until it speaks again or its lease ends.
-func Silent(w *cluster.Worker) bool {
-	return w.Stale && (w.State.Serving() || w.State == cluster.StateDraining)
-}
-
 // State is the sign and the word of a worker's state, with its age where it is old.
 func (m *Moment) State(w *cluster.Worker) []draw.Span {
-	if Silent(w) {
+	if w.Silent() {
 		return []draw.Span{draw.Warn.Text(m.Glyphs.Degraded + " unknown " + cells.Age(m.At().Sub(w.HeardAt)))}
 	}
 	glyph, st := StateLook(m.Glyphs, w.State)

@@ -105,7 +105,7 @@ func (p *workers) widths() (w widths) {
 		w.name = max(w.name, cells.Width(o.Name))
 		w.device = max(w.device, cells.Width(f.Devices[i]))
 		w.state = max(w.state, cells.Width(moment.StateWord(o))+2)
-		if moment.Silent(o) { // room for how long
+		if o.Silent() { // room for how long
 			w.leastState = len("! unknown 59s")
 			w.state = max(w.state, w.leastState)
 		}
