@@ -1,20 +1,30 @@
 package agent
 
 import (
+	"errors"
 	"net"
 	"os"
 	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/dynctl/dynctl/internal/config"
 )
 
-// anyLoopbackPort is the default address of the listeners that other nodes connect to. It
-// suffices for clusters on one machine.
-const anyLoopbackPort = "127.0.0.1:0"
+// Ports of a node that advertises a host of its network, where none is configured: fixed
+// ones, which firewalls and Prometheus can be told. NIXL takes one for each worker, from
+// its port on; docs/production.md lists them.
+const (
+	requestPlanePort = "7370"
+	statusPort       = "7371"
+	nixlPort         = "7372"
+)
 
 // listenAt returns where to listen for other nodes; standard is the default, on loopback.
 // A node that advertises a host of its network must be reachable there. Listeners without
 // a configured address then leave loopback: they use that address if this machine has it,
-// else all addresses.
-func (a *Agent) listenAt(configured, standard string) string {
+// else all addresses, and port in place of the default's if it is any.
+func (a *Agent) listenAt(configured, standard, port string) string {
 	host := a.cfg.Node.AdvertiseHost
 	if configured != standard || onLoopback(host) {
 		return configured
@@ -22,11 +32,65 @@ func (a *Agent) listenAt(configured, standard string) string {
 	if !ofThisMachine(host) {
 		host = ""
 	}
-	_, port, err := net.SplitHostPort(standard)
-	if err != nil {
-		return configured
+	if _, fixed, err := net.SplitHostPort(standard); err == nil && fixed != "0" {
+		port = fixed
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// statusListen returns where the status server listens. It leaves loopback by itself only
+// with an API key, without which it tells nothing to other hosts, and without profiles.
+func (a *Agent) statusListen() string {
+	c := a.cfg
+	at := a.listenAt(c.Status.Listen, config.DefaultAnyListen, statusPort)
+	if at != c.Status.Listen && (c.Frontend.APIKey == "" || c.Status.Profiles) {
+		return net.JoinHostPort("127.0.0.1", statusPort)
+	}
+	return at
+}
+
+// onFixedPort runs listen at addr, which listenAt returned for configured. If the port is
+// one of ours and taken, as by another dynamod of this host, it runs listen again with any
+// free port and says so. It never replaces a configured address.
+func (a *Agent) onFixedPort(what, addr, configured string, listen func(addr string) error) error {
+	err := listen(addr)
+	if addr == configured || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	a.log.Warn("the port is taken: another one is used, which a firewall may not admit", "server", what, "port", port)
+	return listen(net.JoinHostPort(host, "0"))
+}
+
+// warnOfLoopback says when the cluster is on other machines, which are told to reach this
+// one at its loopback address.
+func (a *Agent) warnOfLoopback() {
+	if !onLoopback(a.cfg.Node.AdvertiseHost) {
+		return
+	}
+	if host, _, err := net.SplitHostPort(a.cfg.RequestPlane.Listen); err == nil && !onLoopback(host) {
+		return
+	}
+	for _, addr := range append(slices.Clone(a.stores.etcdEndpoints), a.stores.natsURL) {
+		if host := hostOf(addr); host != "" && !onLoopback(host) && !ofThisMachine(host) {
+			a.log.Warn("other nodes are told to reach this one at its loopback address, which they cannot: set --node-advertise-host",
+				"node", a.cfg.Node.Name, "advertised", a.cfg.Node.AdvertiseHost, "cluster_at", host)
+			return
+		}
+	}
+}
+
+// hostOf is the host of an address with or without a scheme and a port.
+func hostOf(addr string) string {
+	if _, rest, ok := strings.Cut(addr, "://"); ok {
+		addr = rest
+	}
+	addr, _, _ = strings.Cut(addr, ",")
+	addr = addr[strings.LastIndex(addr, "@")+1:]
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
 }
 
 // serverNames returns all names and addresses at which the servers of this node may be

@@ -29,21 +29,21 @@ func TestAddresses(t *testing.T) {
 		listen                      string // where the listener ends up
 		bound, told                 string // its address, and what others are told
 	}{
-		{"one machine", "127.0.0.1", anyLoopbackPort, anyLoopbackPort, "127.0.0.1:5000", "127.0.0.1:5000"},
-		{"one machine, by name", "localhost", anyLoopbackPort, anyLoopbackPort, "127.0.0.1:5000", "localhost:5000"},
-		{"network, by name", "gpu-7", anyLoopbackPort, ":0", "[::]:5000", "gpu-7:5000"},
-		{"network, address of a gateway", "203.0.113.9", anyLoopbackPort, ":0", "[::]:5000", "203.0.113.9:5000"},
+		{"one machine", "127.0.0.1", config.DefaultAnyListen, config.DefaultAnyListen, "127.0.0.1:5000", "127.0.0.1:5000"},
+		{"one machine, by name", "localhost", config.DefaultAnyListen, config.DefaultAnyListen, "127.0.0.1:5000", "localhost:5000"},
+		{"network, by name", "gpu-7", config.DefaultAnyListen, ":7370", "[::]:5000", "gpu-7:5000"},
+		{"network, address of a gateway", "203.0.113.9", config.DefaultAnyListen, ":7370", "[::]:5000", "203.0.113.9:5000"},
 		{"configured port on loopback stays there", "gpu-7", "127.0.0.1:7000", "127.0.0.1:7000", "127.0.0.1:7000", "gpu-7:7000"},
 		{"all interfaces", "gpu-7", "0.0.0.0:7000", "0.0.0.0:7000", "[::]:7000", "gpu-7:7000"},
 		{"all interfaces, nothing to advertise", "127.0.0.1", "0.0.0.0:7000", "0.0.0.0:7000", "[::]:7000", "127.0.0.1:7000"},
 		{"one interface, nothing to advertise", "127.0.0.1", "10.0.0.7:7000", "10.0.0.7:7000", "10.0.0.7:7000", "10.0.0.7:7000"},
 		{"one interface behind a name", "gpu-7", "10.0.0.7:7000", "10.0.0.7:7000", "10.0.0.7:7000", "gpu-7:7000"},
-		{"IPv6", "2001:db8::7", anyLoopbackPort, ":0", "[::]:5000", "[2001:db8::7]:5000"},
+		{"IPv6", "2001:db8::7", config.DefaultAnyListen, ":7370", "[::]:5000", "[2001:db8::7]:5000"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &Agent{cfg: testConfig(t)}
 			a.cfg.Node.AdvertiseHost = tc.advertise
-			if got := a.listenAt(tc.configured, anyLoopbackPort); got != tc.listen {
+			if got := a.listenAt(tc.configured, config.DefaultAnyListen, "7370"); got != tc.listen {
 				t.Errorf("listens at %s, want %s", got, tc.listen)
 			}
 			if got := a.advertise(tc.bound); got != tc.told {
@@ -70,10 +70,10 @@ func TestStoresLeaveLoopback(t *testing.T) {
 	a := &Agent{cfg: testConfig(t)}
 	for advertise, want := range map[string]string{"127.0.0.1": "127.0.0.1:2379", "gpu-7": ":2379", "203.0.113.9": ":2379"} {
 		a.cfg.Node.AdvertiseHost = advertise
-		if got := a.listenAt(config.DefaultEtcdListen, config.DefaultEtcdListen); got != want {
+		if got := a.listenAt(config.DefaultEtcdListen, config.DefaultEtcdListen, ""); got != want {
 			t.Errorf("advertised as %s, etcd listens at %s, want %s", advertise, got, want)
 		}
-		if got := a.listenAt("10.0.0.5:1", config.DefaultEtcdListen); got != "10.0.0.5:1" {
+		if got := a.listenAt("10.0.0.5:1", config.DefaultEtcdListen, ""); got != "10.0.0.5:1" {
 			t.Errorf("a configured address became %s", got)
 		}
 		names := a.serverNames()
@@ -92,7 +92,7 @@ func TestListensAtItsOwnAddress(t *testing.T) {
 	}
 	a := &Agent{cfg: testConfig(t)}
 	a.cfg.Node.AdvertiseHost = host
-	if got := a.listenAt(anyLoopbackPort, anyLoopbackPort); got != net.JoinHostPort(host, "0") {
-		t.Errorf("listens at %s, want one port of %s", got, host)
+	if got := a.listenAt(config.DefaultAnyListen, config.DefaultAnyListen, "7370"); got != net.JoinHostPort(host, "7370") {
+		t.Errorf("listens at %s, want port 7370 of %s", got, host)
 	}
 }

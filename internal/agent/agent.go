@@ -188,6 +188,7 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if a.stores, err = startStores(ctx, a, back); err != nil {
 		return err
 	}
+	a.warnOfLoopback()
 	if err := a.claimSecret(ctx); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -26,7 +27,12 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 			return fmt.Errorf("start the request plane: %w", err)
 		}
 	}
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen, anyLoopbackPort), Key: key, TLS: secure, Log: a.log})
+	var srv *requestplane.TCPServer
+	listen := a.listenAt(a.cfg.RequestPlane.Listen, config.DefaultAnyListen, requestPlanePort)
+	err := a.onFixedPort("request plane", listen, a.cfg.RequestPlane.Listen, func(addr string) (err error) {
+		srv, err = requestplane.ListenTCP(requestplane.ServerConfig{Addr: addr, Key: key, TLS: secure, Log: a.log})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}

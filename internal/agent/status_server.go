@@ -24,7 +24,11 @@ type statusServer struct {
 }
 
 func startStatusServer(a *Agent) (*statusServer, error) {
-	ln, err := net.Listen("tcp", a.cfg.Status.Listen)
+	var ln net.Listener
+	err := a.onFixedPort("status", a.statusListen(), a.cfg.Status.Listen, func(addr string) (err error) {
+		ln, err = net.Listen("tcp", addr)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start the status server: %w", err)
 	}

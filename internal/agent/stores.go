@@ -48,7 +48,7 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 	cfg := a.cfg.Etcd
 	s.etcdEndpoints = cfg.Endpoints
 	if !cfg.External() {
-		addr := a.listenAt(cfg.Listen, config.DefaultEtcdListen)
+		addr := a.listenAt(cfg.Listen, config.DefaultEtcdListen, "")
 		opts := embedded.EtcdOptions{Dir: a.dir.EtcdDir(), ClientAddr: addr, PeerAddr: "127.0.0.1:0", Credentials: s.credentials, Log: a.log}
 		err := onFreePort(&opts.ClientAddr, cfg.Listen == config.DefaultEtcdListen, func() (err error) {
 			s.etcd, err = embedded.StartEtcd(ctx, opts)
@@ -80,7 +80,7 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 	cfg := a.cfg.NATS
 	s.natsURL = cfg.URL
 	if !cfg.External() {
-		addr := a.listenAt(cfg.Listen, config.DefaultNATSListen)
+		addr := a.listenAt(cfg.Listen, config.DefaultNATSListen, "")
 		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: addr, Credentials: s.credentials, Log: a.log}
 		start := func(ctx context.Context) (*embedded.NATS, error) {
 			n, err := embedded.StartNATS(ctx, opts)

@@ -73,7 +73,7 @@ func copies(cfg config.Dynamod) int {
 // shared, if the system allows it. All other workers are reached over RDMA, if available,
 // or TCP.
 func (a *Agent) nixlConfig() nixl.Config {
-	listen := a.listenAt(a.cfg.NIXL.Listen, anyLoopbackPort)
+	listen := a.listenAt(a.cfg.NIXL.Listen, config.DefaultAnyListen, nixlPort)
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports(a.vram, slices.Contains(a.cfg.NIXL.Transports, cudaipc.Name))...)
 	return nixl.Config{
 		HostID: hostID(), Key: handshake.NewKey(a.secret.Key(nixl.KeyPurpose)),

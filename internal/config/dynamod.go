@@ -16,6 +16,7 @@ const defaultNamespace = cluster.DefaultNamespace
 // default: a port that someone chose is never replaced.
 const (
 	DefaultEtcdListen = "127.0.0.1:2379"
+	DefaultAnyListen  = "127.0.0.1:0" // any free port
 	DefaultNATSListen = "127.0.0.1:4222"
 )
 
@@ -299,11 +300,11 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.write_timeout", Kind: KindDuration, Default: 30 * time.Second, Help: "how long a client may not read what is written to it; then its request ends"},
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
 
-		{Name: "status.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address of the status server; port 0 takes a free one"},
+		{Name: "status.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address of the status server; port 0 takes a free one; with node.advertise_host, this default is port 7371, with frontend.api_key at that host"},
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
-		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
+		{Name: "request_plane.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for requests to the workers of this node; port 0 takes a free one; with node.advertise_host, this default is port 7370 of that host"},
 		{Name: "request_plane.tls", Kind: KindBool, Default: false, Help: "encrypt requests between nodes; the same on all nodes; needs no certificates, as both sides prove the cluster's secret within the TLS session"},
-		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
+		{Name: "nixl.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for incoming KV transfers; each worker takes the first free one of 128 ports from this one on, port 0 any; with node.advertise_host, this default is port 7372 of that host"},
 		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "cudaipc", "shm", "cma", "ucx", "tcp"}, FormerChoices: map[string]string{"pvm": "cma"}, Help: "transports to use; empty chooses the best one for each peer, in this order: local, cudaipc (between GPUs), shm, cma, ucx, tcp; ucx only with an RDMA device unless it is named, which needs the library libucp; a worker does not start with one that cannot be used"},
 		{Name: "nixl.copy_threads", Kind: KindInt, Default: 0, Max: 64, Help: "threads that copy at a time for transfers within a host; 0 means half of the cores, at most 4"},
 		{Name: "nixl.tcp_streams", Kind: KindInt, Default: 2, Min: 1, Max: 16, Help: "TCP connections to each peer, over which one transfer is spread"},

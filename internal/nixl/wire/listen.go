@@ -5,15 +5,22 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// Listen listens by TCP, and returns the address that peers are told: that of the
-// listener, unless advertise names another host.
+// Ports is the number of ports from a given one on of which an agent takes the first free
+// one: the agents of a host are given the same address.
+const Ports = 128
+
+// Listen listens by TCP on the first free one of [Ports] ports from that of listen on, any
+// for 0. It returns the address that peers are told: that of the listener, unless
+// advertise names another host.
 func Listen(listen, advertise string) (_ net.Listener, addr string, err error) {
-	ln, err := net.Listen("tcp", listen)
+	ln, err := firstFree(listen)
 	if err != nil {
 		return nil, "", fmt.Errorf("listen: %w", err)
 	}
@@ -35,6 +42,19 @@ func Listen(listen, advertise string) (_ net.Listener, addr string, err error) {
 		return nil, "", fmt.Errorf("advertised host of %d bytes: %w", len(host), nixl.ErrInvalidParam)
 	}
 	return ln, net.JoinHostPort(host, port), nil
+}
+
+func firstFree(listen string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", listen)
+	host, text, _ := net.SplitHostPort(listen)
+	first, _ := strconv.Atoi(text)
+	for port := first + 1; errors.Is(err, syscall.EADDRINUSE) && port < min(first+Ports, 1<<16); port++ {
+		ln, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	}
+	if errors.Is(err, syscall.EADDRINUSE) && first > 0 {
+		err = fmt.Errorf("no free port from %d to %d: %w", first, min(first+Ports, 1<<16)-1, err)
+	}
+	return ln, err
 }
 
 // Accept hands connections to admit until the listener is closed. When the process is out

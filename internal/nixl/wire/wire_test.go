@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -143,5 +145,26 @@ func TestListen(t *testing.T) {
 		if err == nil {
 			_ = ln.Close()
 		}
+	}
+}
+
+// The agents of a host are given one address: each takes a port of its own from there on.
+func TestListenTakesTheNextPort(t *testing.T) {
+	first, addr, err := Listen("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	second, next, err := Listen(addr, "gpu-7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = second.Close() }()
+	_, a, _ := net.SplitHostPort(addr)
+	host, b, _ := net.SplitHostPort(next)
+	from, _ := strconv.Atoi(a)
+	got, _ := strconv.Atoi(b)
+	if host != "gpu-7" || got <= from || got >= from+Ports {
+		t.Errorf("after %s comes %s", addr, next)
 	}
 }

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -83,6 +84,10 @@ func Nodes(v client.View, own string) Finding {
 	if len(names) == 0 {
 		return Bad("dynctl up, or dynamod on each node", "none is up")
 	}
+	if far := onlyLocal(v.Nodes); len(far) > 0 {
+		return Bad("dynamod --node-advertise-host ADDRESS on "+human.Names(far)+", an address at which the other hosts reach it",
+			"%s tell other hosts a loopback address, at which they cannot be reached", human.Names(far)).With("unreachable", far)
+	}
 	parts, ways := onNodes(versions), onNodes(isas)
 	const fix = "dynctl down, then up, with dynctl and dynamod of one release"
 	switch _, same := versions[own]; {
@@ -97,6 +102,22 @@ func Nodes(v client.View, own string) Finding {
 		return good("%s: %s, as dynctl, computing with %s", human.Names(names), own, slices.Sorted(maps.Keys(isas))[0]).With("versions", versions).With("isa", isas)
 	}
 	return good("%s: %s, as dynctl", human.Names(names), own).With("versions", versions)
+}
+
+// onlyLocal names the nodes that advertise a loopback address, where nodes are on several
+// hosts.
+func onlyLocal(nodes []cluster.Node) (names []string) {
+	hosts := map[string]bool{}
+	for _, n := range nodes {
+		hosts[n.Host] = true
+		if host, _, err := net.SplitHostPort(n.RequestPlane); err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback()) {
+			names = append(names, n.Name)
+		}
+	}
+	if len(hosts) < 2 {
+		return nil
+	}
+	return names
 }
 
 // RequestPlane judges how workers answer requests.

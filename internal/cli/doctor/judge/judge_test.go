@@ -49,6 +49,8 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"same version", Nodes(client.View{Nodes: []cluster.Node{{Name: "a", Version: "v9"}}}, "v9"), OK, "a: "},
 		{"same instructions", Nodes(client.View{Nodes: []cluster.Node{computing("a", "avx512 bf16"), computing("b", "avx512 bf16")}}, "v9"), OK, "computing with avx512 bf16"},
 		{"other instructions", Nodes(client.View{Nodes: []cluster.Node{computing("a", "avx512 bf16"), computing("b", "avx512"), computing("c", "avx512")}}, "v9"), Warn, "compute differently: avx512 on b, c; avx512 bf16 on a"},
+		{"loopback address", Nodes(client.View{Nodes: []cluster.Node{{Name: "a", Host: "x", RequestPlane: "10.0.0.5:7370"}, {Name: "b", Host: "y", RequestPlane: "127.0.0.1:7370"}}}, ""), Fail, "b tell other hosts a loopback address"},
+		{"loopback on one host", Nodes(client.View{Nodes: []cluster.Node{{Name: "a", Host: "x", RequestPlane: "127.0.0.1:1"}, {Name: "b", Host: "x", RequestPlane: "127.0.0.1:2"}}}, ""), OK, "a, b: "},
 		{"no clocks", Clocks(nil), Skip, "no worker reports its time"},
 		{"same clocks", Clocks(map[string]client.Clock{"a": {Offset: 2 * ms, Uncertainty: 3 * ms}}), OK, "no measurable difference to this machine's, to 3.0 ms"},
 		{"other clocks", Clocks(map[string]client.Clock{"a": {Offset: -20 * ms, Uncertainty: 3 * ms}}), OK, "at most 20.0 ms ± 3.0 ms"},
