@@ -40,7 +40,7 @@ func TestSoakOfAFleet(t *testing.T) {
 		}
 	}
 	any := func(cluster.Worker) bool { return true }
-	runSoak(t, c, duration, [2]int{0, 1}, []soakFault{
+	runSoak(&soak{t: t, c: c, lasting: [2]int{0, 1}, workers: workers / len(c.Nodes)}, duration, []soakFault{
 		{"drain and resume", func(s *soak) {
 			decode := slices.DeleteFunc(c.LiveStats(), func(st cluster.WorkerStatus) bool { return st.Role != cluster.RoleDecode || !st.State.Serving() })
 			if len(decode) > 0 {

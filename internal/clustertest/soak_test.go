@@ -30,7 +30,7 @@ func TestSoak(t *testing.T) {
 		},
 	})
 	c.WaitRemotePrefill()
-	runSoak(t, c, duration, [2]int{0, 2}, []soakFault{
+	runSoak(&soak{t: t, c: c, lasting: [2]int{0, 2}}, duration, []soakFault{
 		{"drain and resume", (*soak).drain},
 		{"kill and restart", (*soak).kill},
 		{"change of strategy", (*soak).change},
@@ -50,12 +50,13 @@ func soakTime(t *testing.T) time.Duration {
 	return duration
 }
 
-// runSoak has faults happen for a while. lasting are the nodes that none of them kills.
-func runSoak(t *testing.T, c *clustertest.Cluster, duration time.Duration, lasting [2]int, faults []soakFault) {
+// runSoak has faults happen for a while.
+func runSoak(s *soak, duration time.Duration, faults []soakFault) {
+	t, c := s.t, s.c
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := &soak{t: t, c: c, r: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}, lasting: lasting}
+	s.r, s.faults = rand.New(rand.NewPCG(seed, 1)), map[string]int{}
 	for n := range int64(60) {
 		s.prompts = append(s.prompts, freshPrompt("soak", n))
 		a, err := c.Complete(t.Context(), streamBody(s.prompts[n], soakTokens))
@@ -93,7 +94,8 @@ type soak struct {
 	want        []clustertest.Answer
 	ended, left atomic.Int64
 	faults      map[string]int
-	lasting     [2]int // nodes
+	lasting     [2]int // nodes that no fault kills
+	workers     int    // in a process, where they are many
 }
 
 type soakFault struct {
@@ -206,8 +208,8 @@ func (s *soak) waitFootprints(start [2]clustertest.Footprint) {
 		now := s.footprints()
 		more := false
 		for i := range now {
-			more = more || now[i].Goroutines > start[i].Goroutines+footprintSlack || now[i].Files > start[i].Files+footprintSlack ||
-				now[i].Heap > start[i].Heap+heapSlack
+			more = more || now[i].Goroutines > start[i].Goroutines+footprintSlack+s.workers || now[i].Files > start[i].Files+footprintSlack+s.workers ||
+				now[i].Heap > start[i].Heap+heapSlack+uint64(s.workers)*workerHeapSlack
 		}
 		if !more || time.Now().After(deadline) {
 			for i := range now {
@@ -231,4 +233,7 @@ func (s *soak) waitFootprints(start [2]clustertest.Footprint) {
 const (
 	footprintSlack = 12 // two connections of the request plane
 	heapSlack      = 8 << 20
+	// Of each worker of a process, in a fleet: which peers it is connected to, and what
+	// frontends know of its cache.
+	workerHeapSlack = 128 << 10
 )
