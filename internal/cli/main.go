@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/command"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/stdout"
 )
 
 // Env is the environment of a command line: streams, variables, directory and clock.
@@ -24,15 +25,29 @@ func Signals() context.Context { return session.Signals() }
 // Main runs one command line and returns its exit code. When ctx ends, commands
 // stop watching, say so and return.
 func Main(ctx context.Context, args []string, env Env) int {
-	return run(ctx, args, command.New(env))
+	return run(ctx, args, env, nil)
 }
 
-func run(ctx context.Context, args []string, a *command.App) int {
+// run is Main; do carries out the command, see [command.App.Do].
+func run(ctx context.Context, args []string, env Env, do func(context.Context, command.Runner) error) int {
+	var out *stdout.Output
+	env.Streams.Out, out = stdout.Watch(env.Streams.Out)
+	a := command.New(env)
+	a.Do = do
 	root := root(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil || errors.Is(err, pflag.ErrHelp) {
+	if errors.Is(err, pflag.ErrHelp) {
+		err = nil
+	}
+	if err == nil {
+		err = out.Err()
+	}
+	switch {
+	case err == nil:
 		return exit.OK
+	case stdout.Unread(err):
+		return exit.Failed
 	}
 	var said *exit.Stopped
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) && !errors.As(err, &said) {

@@ -20,13 +20,12 @@ import (
 // optionsOf are the options that a command line completes; nothing of it runs.
 func optionsOf(t *testing.T, line string) (command.Runner, int) {
 	t.Helper()
-	a := command.New(session.Env{Environ: []string{"HOME=/nowhere", "DYNCTL_STATE_DIR=" + t.TempDir()}, Streams: term.Streams{Out: &strings.Builder{}, Err: &strings.Builder{}}})
+	env := session.Env{Environ: []string{"HOME=/nowhere", "DYNCTL_STATE_DIR=" + t.TempDir()}, Streams: term.Streams{Out: &strings.Builder{}, Err: &strings.Builder{}}}
 	var got command.Runner
-	a.Do = func(_ context.Context, o command.Runner) error {
+	code := run(t.Context(), strings.Fields(line), env, func(_ context.Context, o command.Runner) error {
 		got = o
 		return nil
-	}
-	code := run(t.Context(), strings.Fields(line), a)
+	})
 	return got, code
 }
 

@@ -32,6 +32,11 @@ func TestPs(t *testing.T) {
 	if strings.Contains(r.stdout, "\x1b") {
 		t.Errorf("colors in spite of NO_COLOR:\n%s", r.stdout)
 	}
+	// A locale without UTF-8 gets ASCII signs, in columns as wide.
+	r = w.with(t.Context(), options{tty: true, env: []string{"LC_ALL=C", "NO_COLOR=1"}}, "ps")
+	if clitest.Has(t, "LC_ALL=C", r.stdout, "  * ready  "); strings.ContainsFunc(r.stdout, func(r rune) bool { return r > 0x7f }) {
+		t.Errorf("LC_ALL=C:\n%s", r.stdout)
+	}
 	if r := w.ok("ps", "-q"); r.stdout != "worker-1\nworker-2\nworker-3\n" {
 		t.Errorf("-q: %q", r.stdout)
 	}

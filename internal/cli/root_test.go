@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/help"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/term"
 )
 
 // Every command says what it does in one sentence, has three examples, says whether
@@ -118,5 +120,20 @@ func TestCompletionFromTheLiveCluster(t *testing.T) {
 	// A cluster that does not answer is no reason to complain at a prompt.
 	if r := w.with(t.Context(), options{env: []string{"ETCD_ENDPOINTS=127.0.0.1:1"}}, "__complete", "drain", ""); r.code != 0 || r.stdout != ":36\n" {
 		t.Errorf("unreachable: %+v", r)
+	}
+}
+
+// unread is a stream that nobody reads any longer, as after "| head".
+type unread struct{}
+
+func (unread) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestAnswersThatNobodyReadsEndQuietly(t *testing.T) {
+	for line, want := range map[string]int{"--help": exit.OK, "version -o json": exit.Failed} {
+		var errs strings.Builder
+		env := session.Env{Streams: term.Streams{Out: unread{}, Err: &errs}, Environ: []string{"HOME=" + t.TempDir()}}
+		if code := Main(t.Context(), strings.Fields(line), env); code != want || errs.String() != "" {
+			t.Errorf("dynctl %s: exit %d, want %d: %s", line, code, want, errs.String())
+		}
 	}
 }

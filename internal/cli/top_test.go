@@ -158,17 +158,18 @@ func TestTopOnATerminal(t *testing.T) {
 	var got tui.Options
 	var readOnly string
 	end := errors.New("the terminal broke")
+	var vars []string
 	top := func(tty bool, args ...string) (int, string) {
 		var out, errs bytes.Buffer
-		a := command.New(session.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, InTTY: tty, OutTTY: tty}, Environ: w.env, Dir: w.state})
-		a.Do = func(ctx context.Context, o command.Runner) error {
+		env := session.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, InTTY: tty, OutTTY: tty}, Environ: append([]string{"TERM=xterm"}, append(w.env, vars...)...), Dir: w.state}
+		do := func(ctx context.Context, o command.Runner) error {
 			o.(*top.Options).Dashboard = func(_ context.Context, s client.Source, o tui.Options) error {
 				got, readOnly = o, s.ReadOnly()
 				return end
 			}
 			return o.Run(ctx)
 		}
-		return run(t.Context(), args, a), errs.String()
+		return run(t.Context(), args, env, do), errs.String()
 	}
 	code, stderr := top(true, "top", "--theme", "light", "--ascii", "--view", "queue", "--interval", "3s", "--color", "never", "--read-only")
 	if code != exit.Failed || !strings.Contains(stderr, "cannot show cluster lab: the terminal broke") {
@@ -183,5 +184,18 @@ func TestTopOnATerminal(t *testing.T) {
 	got = tui.Options{}
 	if code, _ := top(true, "top", "--once", "--interval", "100ms"); code != 0 || got.Interval != 0 {
 		t.Errorf("--once on a terminal: exit %d, dashboard %+v", code, got)
+	}
+	// A terminal that cannot draw it gets a sample, and is told so.
+	for _, v := range []string{"TERM=dumb", "TERM="} {
+		vars = []string{v}
+		code, stderr = top(true, "top", "--interval", "100ms")
+		if code != 0 || got.Interval != 0 || !strings.Contains(stderr, "cannot draw the dashboard; printing a sample") {
+			t.Errorf("%s: exit %d, dashboard %+v: %s", v, code, got, stderr)
+		}
+	}
+	// Without UTF-8 it draws with ASCII characters.
+	vars = []string{"LC_ALL=C"}
+	if code, _ := top(true, "top"); code != exit.Failed || !got.ASCII {
+		t.Errorf("LC_ALL=C: exit %d, dashboard %+v", code, got)
 	}
 }

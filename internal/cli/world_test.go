@@ -194,6 +194,9 @@ func runMain(ctx context.Context, o options, args ...string) result {
 	if o.width == 0 {
 		o.width = 100
 	}
+	if o.tty {
+		o.env = append([]string{"TERM=xterm"}, o.env...)
+	}
 	env := session.Env{
 		Streams: term.Streams{
 			In: strings.NewReader(o.input), Out: stdout, Err: stderr, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty,

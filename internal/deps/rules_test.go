@@ -42,6 +42,7 @@ var onlyRules = []only{
 	{"ondemand", nil, "goroutines that come and go: whoever is idle most of the time uses it"},
 	{"ownerfile", nil, "writes a file: whoever has secrets uses it"},
 	{"failpoint", nil, "names of steps: whoever has steps uses it"},
+	{"stdout", nil, "whether an answer arrived: programs use it"},
 	{"patience", nil, "how long tests wait"},
 	{"orphan", nil, "ends processes of tests: whoever starts some uses it"},
 	{"host", nil, "the machine, for whoever computes or advises"},
@@ -74,7 +75,7 @@ var onlyRules = []only{
 	{"tui/pane", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain", "tui/detail", "tui/table"}, "a pane reads the moment and knows no frame: keys reach it through its rows and its subject"},
 
 	// Verbs of dynctl do not know each other: what two of them need is a leaf.
-	{"cli", slices.Concat(cliVerbs, cliLeaves, []string{"version"}), "puts the commands together"},
+	{"cli", slices.Concat(cliVerbs, cliLeaves, []string{"stdout", "version"}), "puts the commands together"},
 	{"cli/term", nil, "what a terminal can do, and text on it"},
 	{"cli/progress", []string{"cli/term"}, "draws how far an operation is, whatever it is"},
 	{"cli/manual", nil, "pages about commands, as text: pure"},

@@ -25,6 +25,7 @@ import (
 	"github.com/dynctl/dynctl/internal/agent"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/dynlib"
+	answers "github.com/dynctl/dynctl/internal/stdout"
 	"github.com/dynctl/dynctl/internal/version"
 )
 
@@ -40,15 +41,22 @@ type usageError struct{ error }
 
 // Main runs dynamod and returns its exit code.
 func Main(args []string, stdout io.Writer, stderr *os.File) int {
+	stdout, out := answers.Watch(stdout)
 	cmd := command(stdout, stderr)
 	cmd.SetArgs(args)
 	err := cmd.Execute()
+	if err == nil {
+		err = out.Err()
+	}
 	if errors.Is(err, agent.ErrDeviceLost) {
 		_, _ = fmt.Fprintf(stderr, "dynamod: %v\n", err)
 		err = again(os.Environ(), time.Now(), syscall.Exec)
 	}
 	if err == nil {
 		return exitOK
+	}
+	if answers.Unread(err) {
+		return exitFailed
 	}
 	_, _ = fmt.Fprintf(stderr, "dynamod: %v\n", err) // an error cannot be reported anywhere else
 	var usage usageError

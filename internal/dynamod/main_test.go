@@ -204,6 +204,26 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// An answer that cannot be written is a failure, whichever command gives it.
+func TestAnswersThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"--check-config"}, {"gpus"}} {
+		cmd := exec.Command(os.Args[0], args...)
+		var stderr bytes.Buffer
+		cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), full, &stderr
+		cmd.Env = []string{asDynamod + "=1", "HOME=" + cmd.Dir}
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed || stderr.String() != "dynamod: cannot write the output: no space left on device\n" {
+			t.Errorf("dynamod %s: exit %d: %s", args, code, stderr.String())
+		}
+	}
+}
+
 // What keeps a node from coming up is exit code 1 and one sentence.
 func TestCannotStart(t *testing.T) {
 	t.Parallel()

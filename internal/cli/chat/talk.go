@@ -180,7 +180,7 @@ func (t *turns) turn(live context.Context, k *keyboard, message string) error {
 		case <-done:
 		}
 	})
-	p := &printer{w: t.session.Out.Streams.Out, terminal: true, palette: t.session.Out.Palette()}
+	p := &printer{w: t.session.Out.Streams.Data(), terminal: true, palette: t.session.Out.Palette()}
 	a, err := t.ask(ctx, message, p.delta)
 	close(done)
 	wg.Wait()

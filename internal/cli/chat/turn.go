@@ -35,7 +35,7 @@ type turns struct {
 // once asks one question and prints the answer.
 func (t *turns) once(ctx context.Context, message string) error {
 	s := t.session
-	p := &printer{w: s.Out.Streams.Out, terminal: s.Out.Streams.OutTTY, palette: s.Out.Palette()}
+	p := &printer{w: s.Out.Streams.Data(), terminal: s.Out.Streams.OutTTY, palette: s.Out.Palette()}
 	streamed := s.Out.Prose() || s.Out.Quiet || s.Out.Format == "name"
 	each := p.delta
 	if !streamed {

@@ -196,7 +196,7 @@ type eventPrinter struct{ out *output.Printer }
 
 func (p *eventPrinter) print(e client.Event) error {
 	out := p.out
-	w := out.Streams.Out
+	w := out.Streams.Data()
 	var err error
 	switch {
 	case out.NamesOnly():
@@ -210,7 +210,7 @@ func (p *eventPrinter) print(e client.Event) error {
 			err = output.WriteYAML(w, e)
 		}
 	default:
-		_, err = io.WriteString(w, p.line(e)+"\n")
+		_, err = io.WriteString(out.Streams.Out, p.line(e)+"\n")
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (o *Options) printFiles(files []logSource) error {
 	if o.Follow {
 		o.Session.Out.Note("nothing runs, so that nothing is followed")
 	}
-	out := &lineWriter{w: o.Session.Out.Streams.Out}
+	out := &lineWriter{w: o.Session.Out.Streams.Data()}
 	for _, f := range files {
 		p := out.source(f.label, len(files) > 1)
 		if err := o.printFile(f, p); err != nil {

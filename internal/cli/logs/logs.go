@@ -124,7 +124,7 @@ func (o *Options) sources(v client.View, args []string) ([]logSource, error) {
 
 // stream prints all sources, one after the other or, when following, as they come.
 func (o *Options) stream(ctx context.Context, c *client.Cluster, v client.View, sources []logSource) error {
-	out := &lineWriter{w: o.Session.Out.Streams.Out}
+	out := &lineWriter{w: o.Session.Out.Streams.Data()}
 	read := func(s logSource) error {
 		p := out.source(s.label, len(sources) > 1)
 		defer p.flush()

@@ -45,7 +45,7 @@ func (f *Follower) Print(a Answer, status string) error {
 	if err := a.Table(p.Format == "wide").write(&b, styleFor(p)); err != nil {
 		return err
 	}
-	if !p.Streams.OutTTY {
+	if !p.Streams.Redraws(p.Environ) {
 		return f.changedRows(b.String(), true)
 	}
 	if status != "" {
@@ -60,7 +60,7 @@ func (f *Follower) whole(text string) error {
 		return nil
 	}
 	f.last = text
-	_, err := io.WriteString(f.out.Streams.Out, text)
+	_, err := io.WriteString(f.out.Streams.Data(), text)
 	return err
 }
 

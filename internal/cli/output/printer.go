@@ -24,7 +24,7 @@ type Printer struct {
 
 // Answer writes an answer to standard output in the form that was asked for.
 func (p *Printer) Answer(a Answer) error {
-	w := p.Streams.Out
+	w := p.Streams.Data()
 	switch {
 	case p.NamesOnly():
 		for _, n := range a.Names {
@@ -38,10 +38,10 @@ func (p *Printer) Answer(a Answer) error {
 	case p.Format == "yaml":
 		return a.writeYAML(w)
 	case a.Table == nil:
-		_, err := io.WriteString(w, a.Text)
+		_, err := io.WriteString(p.Streams.Out, a.Text)
 		return err
 	}
-	return a.Table(p.Format == "wide").write(w, styleFor(p))
+	return a.Table(p.Format == "wide").write(p.Streams.Out, styleFor(p))
 }
 
 // NamesOnly reports whether of an answer only the names are printed.

@@ -121,10 +121,10 @@ func TestTheRendererFollowsTheTerminal(t *testing.T) {
 		env  term.Env
 		want string
 	}{
-		{"auto", true, nil, "*progress.animated"},
+		{"auto", true, term.Env{"TERM=xterm"}, "*progress.animated"},
 		{"", false, nil, "*progress.lines"},
-		{"auto", true, term.Env{"CI=1"}, "*progress.lines"},
-		{"auto", true, term.Env{"ACCESSIBLE=1"}, "*progress.lines"},
+		{"auto", true, term.Env{"TERM=xterm", "CI=1"}, "*progress.lines"},
+		{"auto", true, term.Env{"TERM=xterm", "ACCESSIBLE=1"}, "*progress.lines"},
 		{"tty", false, nil, "*progress.animated"},
 		{"json", true, nil, "*progress.documents"},
 		{"quiet", true, nil, "progress.nothing"},

@@ -42,6 +42,7 @@ func (e Env) Complete() Env {
 	if e.Executable == nil {
 		e.Executable = os.Executable
 	}
+	e.Streams = e.Streams.Localized(e.Variables())
 	return e
 }
 

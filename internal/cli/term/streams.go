@@ -13,6 +13,10 @@ type Streams struct {
 	Out, Err io.Writer
 	// InTTY, OutTTY and ErrTTY say which of them are terminals.
 	InTTY, OutTTY, ErrTTY bool
+	// ASCII is set where the signs of commands are drawn with ASCII characters.
+	ASCII bool
+	// data is standard output without replaced signs; nil means Out.
+	data io.Writer
 	// Measure returns the size of the terminal in cells; nil or zeros mean unknown.
 	Measure func() (width, height int)
 }
@@ -32,6 +36,26 @@ func System() Streams {
 		return 0, 0
 	}
 	return s
+}
+
+// Localized returns s as the user's locale needs it: without UTF-8, the signs that
+// commands draw are replaced on the way. This is the one place that decides so.
+func (s Streams) Localized(env Env) Streams {
+	if s.ASCII || !ASCII(env) {
+		return s
+	}
+	s.ASCII, s.data = true, s.Out
+	s.Out, s.Err = &asciiWriter{w: s.Out}, &asciiWriter{w: s.Err}
+	return s
+}
+
+// Data is standard output for what must arrive byte by byte: documents for programs, logs,
+// answers of models, and the screen of a dashboard, which chooses its signs itself.
+func (s Streams) Data() io.Writer {
+	if s.data != nil {
+		return s.data
+	}
+	return s.Out
 }
 
 // What a terminal that does not tell its size is taken for.
@@ -72,8 +96,17 @@ func (s Streams) Interactive(env Env) bool {
 	return s.InTTY && s.OutTTY && env.Get("CI") == ""
 }
 
+// dumb reports whether the terminal moves no cursor, or does not say what it is.
+func dumb(env Env) bool { t := env.Get("TERM"); return t == "" || t == "dumb" }
+
+// Redraws reports whether text on standard output can be written over.
+func (s Streams) Redraws(env Env) bool { return s.OutTTY && !dumb(env) }
+
+// Screen reports whether a dashboard can be drawn, and gets keys.
+func (s Streams) Screen(env Env) bool { return s.InTTY && s.Redraws(env) }
+
 // Animated reports whether progress may redraw lines on standard error: screen
 // readers, logs of build servers and dumb terminals want plain lines.
 func (s Streams) Animated(env Env) bool {
-	return s.ErrTTY && env.Get("CI") == "" && env.Get("ACCESSIBLE") == "" && env.Get("TERM") != "dumb"
+	return s.ErrTTY && env.Get("CI") == "" && env.Get("ACCESSIBLE") == "" && !dumb(env)
 }

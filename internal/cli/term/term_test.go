@@ -47,16 +47,25 @@ func TestEnvTakesTheLast(t *testing.T) {
 
 func TestWhoIsThere(t *testing.T) {
 	all := term.Streams{InTTY: true, OutTTY: true, ErrTTY: true}
-	if !all.Interactive(nil) || !all.Animated(nil) {
+	xterm := term.Env{"TERM=xterm"}
+	if !all.Interactive(nil) || !all.Animated(xterm) || !all.Screen(xterm) {
 		t.Error("a terminal is neither interactive nor animated")
 	}
-	if all.Interactive(term.Env{"CI=true"}) || all.Animated(term.Env{"CI=true"}) {
+	if all.Interactive(term.Env{"CI=true"}) || all.Animated(term.Env{"TERM=xterm", "CI=true"}) {
 		t.Error("a build server is asked")
 	}
-	for _, v := range []string{"ACCESSIBLE=1", "TERM=dumb"} {
-		if all.Animated(term.Env{v}) {
+	for _, v := range []string{"ACCESSIBLE=1", "TERM=dumb", "TERM="} {
+		if all.Animated(term.Env{"TERM=xterm", v}) {
 			t.Errorf("animated with %s", v)
 		}
+	}
+	for _, v := range []string{"TERM=dumb", "TERM="} {
+		if all.Screen(term.Env{v}) || all.Redraws(term.Env{v}) {
+			t.Errorf("moves the cursor with %s", v)
+		}
+	}
+	if noKeys := (term.Streams{OutTTY: true}); noKeys.Screen(xterm) || !noKeys.Redraws(xterm) {
+		t.Error("a terminal without keys has no dashboard, and can be written over")
 	}
 	if (term.Streams{InTTY: true}).Interactive(nil) {
 		t.Error("asks a pipe")

@@ -18,7 +18,7 @@ import (
 // io.EOF.
 func (o *Options) print(ctx context.Context, next func() (cluster.Snapshot, error), opts tui.Options, width, height int) error {
 	total := max(o.Samples, 1)
-	p := samplePrinter{w: o.Session.Out.Streams.Out, format: o.sampleFormat(), many: total > 1, width: width, height: height, view: o.View, options: opts, tty: o.Session.Out.Streams.OutTTY}
+	p := samplePrinter{w: o.Session.Out.Streams.Out, data: o.Session.Out.Streams.Data(), format: o.sampleFormat(), many: total > 1, width: width, height: height, view: o.View, options: opts, tty: o.Session.Out.Streams.OutTTY}
 	for n := range total {
 		s, err := next()
 		switch {
@@ -61,7 +61,8 @@ func (o *Options) sampleFormat() string {
 }
 
 type samplePrinter struct {
-	w             io.Writer
+	w             io.Writer // for people
+	data          io.Writer // for programs
 	format        string
 	many          bool
 	width, height int
@@ -78,14 +79,14 @@ func (p samplePrinter) print(s cluster.Snapshot, n int) error {
 	}
 	switch p.format {
 	case "json":
-		return output.WriteJSON(p.w, s, !p.many)
+		return output.WriteJSON(p.data, s, !p.many)
 	case "yaml":
 		if p.many {
-			if _, err := fmt.Fprintln(p.w, "---"); err != nil {
+			if _, err := fmt.Fprintln(p.data, "---"); err != nil {
 				return err
 			}
 		}
-		return output.WriteYAML(p.w, s)
+		return output.WriteYAML(p.data, s)
 	case "csv":
 		return p.csv(s, n == 0)
 	case "screen":
@@ -111,7 +112,7 @@ func (p samplePrinter) csv(s cluster.Snapshot, titled bool) error {
 	if view == "" {
 		view = "workers"
 	}
-	w := csv.NewWriter(p.w)
+	w := csv.NewWriter(p.data)
 	for _, t := range tui.Tables(s, tui.TableOptions{Views: []string{view}, Wide: true}) {
 		if titled {
 			if err := w.Write(append([]string{"TIME"}, t.Columns...)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -93,6 +94,9 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	opts := o.options()
+	if out := o.Session.Out; out.Streams.InTTY && out.Streams.OutTTY && !o.asked() && o.printing() {
+		out.Note("this terminal (TERM=%s) cannot draw the dashboard; printing a sample, as --once does", o.Session.Env.Variables().Get("TERM"))
+	}
 	if o.Replay != "" {
 		return o.showRecording(ctx, opts, width, height)
 	}
@@ -116,7 +120,7 @@ func (o *Options) Run(ctx context.Context) error {
 
 // dashboard runs on the terminal until the user leaves.
 func (o *Options) dashboard(ctx context.Context, source client.Source, opts tui.Options) error {
-	if o.Session.Config.Top.Theme == tui.ThemeAuto && o.Session.Out.Streams.Out == os.Stdout {
+	if o.Session.Config.Top.Theme == tui.ThemeAuto && onStandardOutput(opts.Out) {
 		askBackground()
 	}
 	err := o.Dashboard(ctx, source, opts)
@@ -134,6 +138,12 @@ func (o *Options) subject() string {
 	return "cluster " + o.Session.Config.Cluster
 }
 
+// onStandardOutput reports whether w is this process's standard output, and not one of a test.
+func onStandardOutput(w io.Writer) bool {
+	f, ok := w.(interface{ Fd() uintptr })
+	return ok && f.Fd() == os.Stdout.Fd()
+}
+
 // askBackground finds out whether the terminal is dark or light. It asks the terminal,
 // which is why this is done for the dashboard alone and before that owns the input;
 // see package hush.
@@ -141,15 +151,20 @@ func askBackground() { lipgloss.SetHasDarkBackground(termenv.HasDarkBackground()
 
 // printing reports whether samples are printed instead of drawing the dashboard.
 func (o *Options) printing() bool {
-	return o.Once || o.Samples > 0 || o.Format != "" || o.Size != "" || !o.Session.Out.Streams.OutTTY || !o.Session.Out.Streams.InTTY
+	return o.asked() || !o.Session.Out.Streams.Screen(o.Session.Env.Variables())
+}
+
+// asked reports whether the command line asks for samples.
+func (o *Options) asked() bool {
+	return o.Once || o.Samples > 0 || o.Format != "" || o.Size != ""
 }
 
 // options returns the options of the dashboard and of printed screens.
 func (o *Options) options() tui.Options {
 	opts := tui.Options{
-		Theme: o.Session.Config.Top.Theme, ASCII: o.Session.Config.Top.ASCII, ReadOnly: o.Session.Config.ReadOnly,
+		Theme: o.Session.Config.Top.Theme, ASCII: o.Session.Config.Top.ASCII || o.Session.Out.Streams.ASCII, ReadOnly: o.Session.Config.ReadOnly,
 		View: o.View, Worker: o.Worker, Interval: o.Session.Config.Top.Interval, Now: o.Session.Out.Now,
-		In: o.Session.Out.Streams.In, Out: o.Session.Out.Streams.Out,
+		In: o.Session.Out.Streams.In, Out: o.Session.Out.Streams.Data(),
 	}
 	switch o.Session.Config.Color {
 	case "never":
