@@ -69,7 +69,7 @@ var onlyRules = []only{
 	{"tui/draw", []string{"tui/cells"}, "paints and knows nothing of clusters"},
 	{"tui/layout", []string{"tui/cells", "tui/draw"}, "pure: a size and a focus become places"},
 	{"tui/table", []string{"tui/cells", "tui/draw"}, "rows are numbers: what they are about is the pane's business"},
-	{"tui/plain", []string{"tui/cells"}, "rows of text: what they are about is the pane's business"},
+	{"tui/plain", []string{"tui/cells", "tui/draw"}, "rows of text: what they are about is the pane's business"},
 	{"tui/moment", []string{"cluster", "tui/cells", "tui/draw"}, "what panes and screens read; it asks no source"},
 	{"tui/detail", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain"}, "a screen reads the moment and knows no pane"},
 	{"tui/pane", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain", "tui/detail", "tui/table"}, "a pane reads the moment and knows no frame: keys reach it through its rows and its subject"},

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
 )
 
 func TestWriteTable(t *testing.T) {
@@ -15,7 +18,9 @@ func TestWriteTable(t *testing.T) {
 	}{
 		{name: "table-terminal", opts: TableOptions{Terminal: true}},
 		{name: "table-wide", opts: TableOptions{Terminal: true, Wide: true, Views: []string{"workers"}}},
+		{name: "table-narrow", opts: TableOptions{Terminal: true, Width: 80}},
 		{name: "table-piped", opts: TableOptions{}},
+		{name: "table-exact", opts: TableOptions{Exact: true, Views: []string{"workers", "latency"}}},
 		{name: "table-odd", odd: true, opts: TableOptions{Terminal: true, Views: []string{"workers", "leases", "queue"}}},
 	}
 	for _, tt := range tests {
@@ -33,6 +38,23 @@ func TestWriteTable(t *testing.T) {
 			}
 			golden(t, tt.name, b.String())
 		})
+	}
+}
+
+// No row is wider than the terminal, down to two short columns.
+func TestTablesFitTheWidth(t *testing.T) {
+	for _, s := range []cluster.Snapshot{labSnapshot(), oddSnapshot()} {
+		for width := 32; width < 250; width++ {
+			var b bytes.Buffer
+			if err := WriteTable(&b, s, TableOptions{Terminal: true, Width: width, ASCII: width%2 == 0}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(b.String()) {
+				if line = strings.TrimSuffix(line, "\n"); cells.Width(line) > width {
+					t.Fatalf("%d cells wide on %d: %q", cells.Width(line), width, line)
+				}
+			}
+		}
 	}
 }
 

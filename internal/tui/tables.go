@@ -40,5 +40,5 @@ func Tables(s cluster.Snapshot, o TableOptions) []Table {
 // WriteTable writes the panes of a snapshot as text, for --once -o table. Several
 // panes are parted by empty lines and each is headed by its name.
 func WriteTable(w io.Writer, s cluster.Snapshot, o TableOptions) error {
-	return plain.Write(w, Tables(s, o), o.Terminal)
+	return plain.Write(w, Tables(s, o), o)
 }

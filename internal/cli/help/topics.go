@@ -165,15 +165,15 @@ func WriteKeys(b *strings.Builder, heading string, line func(tui.KeyHelp) string
 
 const topicFormatting = `Answers go to standard output in the form that -o names:
 
-  table  columns for people; on a terminal fitted, rounded and with relative times,
-         elsewhere parted by tabs, in full, times in RFC 3339
+  table  columns for people, numbers rounded; on a terminal fitted and with relative
+         times, elsewhere parted by tabs, uncut, times in RFC 3339
   wide   the table with more columns on the right
   json   one document; keys are snake_case, carry their unit and only ever grow; what
          is unknown is null
   yaml   the same as YAML
   name   names, one to a line
 
-dynctl top also knows csv and screen, and prints one document to a line when it
+dynctl top also knows csv, with exact numbers, and screen, and prints one document to a line when it
 prints several. -q prints names or nothing. Progress, notes and errors go to
 standard error; --progress json makes progress readable for programs.
 

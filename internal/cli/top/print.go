@@ -103,7 +103,11 @@ func (p samplePrinter) print(s cluster.Snapshot, n int) error {
 			return err
 		}
 	}
-	return tui.WriteTable(p.w, s, tui.TableOptions{Views: views, Terminal: p.tty, Wide: p.format == "wide", ASCII: p.options.ASCII})
+	o := tui.TableOptions{Views: views, Terminal: p.tty, Wide: p.format == "wide", ASCII: p.options.ASCII}
+	if !o.Wide { // whoever wants everything gets it
+		o.Width = p.width
+	}
+	return tui.WriteTable(p.w, s, o)
 }
 
 // csv writes one pane, by default the workers, with the time in front.
@@ -113,7 +117,7 @@ func (p samplePrinter) csv(s cluster.Snapshot, titled bool) error {
 		view = "workers"
 	}
 	w := csv.NewWriter(p.data)
-	for _, t := range tui.Tables(s, tui.TableOptions{Views: []string{view}, Wide: true}) {
+	for _, t := range tui.Tables(s, tui.TableOptions{Views: []string{view}, Wide: true, Exact: true}) {
 		if titled {
 			if err := w.Write(append([]string{"TIME"}, t.Columns...)); err != nil {
 				return fmt.Errorf("write CSV: %w", err)

@@ -192,6 +192,10 @@ func (o *Options) check() (width, height int, err error) {
 	if err := o.checkRecording(); err != nil {
 		return 0, 0, err
 	}
+	if o.Size == "" && o.Session.Out.Streams.OutTTY {
+		width, height = o.Session.Out.Streams.Size()
+		return width, height - 1, nil // the prompt needs a line
+	}
 	if o.Size == "" {
 		return 100, 30, nil
 	}

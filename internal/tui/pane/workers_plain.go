@@ -25,16 +25,14 @@ func (p *workers) Table(o plain.Options) plain.Table {
 		if o.Terminal {
 			glyph, _ := moment.StateLook(p.m.Glyphs, w.State)
 			state = glyph + " " + moment.StateWord(w)
-		} else {
-			if moment.Measured(w) {
-				sequences = strconv.Itoa(w.Stats.Running)
-			}
-			if w.HitRate != nil {
-				hit = strconv.FormatFloat(math.Round(*w.HitRate*1e6)/1e4, 'f', -1, 64)
-			}
+		} else if moment.Measured(w) {
+			sequences = strconv.Itoa(w.Stats.Running)
+		}
+		if w.HitRate != nil && o.Exact {
+			hit = strconv.FormatFloat(math.Round(*w.HitRate*1e6)/1e4, 'f', -1, 64)
 		}
 		wrong := cells.Percent(p.m.FalseShare(w))
-		if share := p.m.FalseShare(w); share != nil && !o.Terminal {
+		if share := p.m.FalseShare(w); share != nil && o.Exact {
 			wrong = strconv.FormatFloat(math.Round(*share*1e6)/1e4, 'f', -1, 64)
 		}
 		row := []string{w.Name, cells.OrUnknown(string(w.Role)), cells.OrUnknown(f.Devices[i]), state, sequences, used, total,

@@ -3,9 +3,6 @@
 package plain
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -25,9 +22,12 @@ type Table struct {
 type Options struct {
 	// Views chooses panes by name; all of them when empty.
 	Views []string
-	// Terminal aligns columns and rounds as on the screen; without it cells are
-	// exact, times are RFC 3339 and columns are parted by tabs, for programs.
+	// Terminal aligns columns; without it they are parted by tabs, and times are RFC 3339.
 	Terminal bool
+	// Exact has numbers in full, for programs; without it they are rounded as on the screen.
+	Exact bool
+	// Width is what aligned rows may take, in cells; 0 is no limit.
+	Width int
 	// Wide adds columns on the right.
 	Wide bool
 	// ASCII draws the states with ASCII characters.
@@ -57,7 +57,7 @@ func (t *Table) Add(row ...string) { t.Rows = append(t.Rows, row) }
 
 // Float prints a number rounded for people and in full for programs.
 func (o Options) Float(f *float64, round func(*float64) string) string {
-	if f == nil || o.Terminal {
+	if f == nil || !o.Exact {
 		return round(f)
 	}
 	return strconv.FormatFloat(*f, 'f', -1, 64)
@@ -68,7 +68,7 @@ func (o Options) Duration(d *time.Duration, round func(time.Duration) string) st
 	switch {
 	case d == nil:
 		return cells.Unknown
-	case o.Terminal:
+	case !o.Exact:
 		return round(*d)
 	}
 	return d.Round(time.Millisecond).String()
@@ -89,52 +89,4 @@ func (o Options) Time(t time.Time) string {
 func (o Options) Age(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	return o.Duration(&d, cells.Seconds)
-}
-
-// Write writes tables as text. Several are parted by empty lines and each is headed by its
-// name.
-func Write(w io.Writer, tables []Table, aligned bool) error {
-	b := bufio.NewWriter(w)
-	for i, t := range tables {
-		if len(tables) > 1 {
-			if i > 0 {
-				fmt.Fprintln(b)
-			}
-			fmt.Fprintln(b, "# "+t.Name)
-		}
-		t.write(b, aligned)
-	}
-	if err := b.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
-}
-
-func (t Table) write(w *bufio.Writer, aligned bool) {
-	rows := append([][]string{t.Columns}, t.Rows...)
-	widths := make([]int, len(t.Columns))
-	for _, r := range rows {
-		for i, c := range r {
-			widths[i] = max(widths[i], cells.Width(c))
-		}
-	}
-	for _, r := range rows {
-		parts := make([]string, len(r))
-		for i, c := range r {
-			c = cells.Clean(c)
-			switch {
-			case !aligned:
-			case t.numbers[i]:
-				c = cells.PadLeft(c, widths[i])
-			case i < len(r)-1:
-				c = cells.PadRight(c, widths[i])
-			}
-			parts[i] = c
-		}
-		gap := "\t"
-		if aligned {
-			gap = "  "
-		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(parts, gap), " "))
-	}
 }
