@@ -378,6 +378,44 @@ func TestUpIsInterrupted(t *testing.T) {
 	m.run("down")
 }
 
+// A run that ends before the stores are up leaves no process that no command finds.
+func TestUpIsInterruptedBeforeTheStoresAreUp(t *testing.T) {
+	m := newMachine(t)
+	m.env = append(m.env, "FAKE_SLOW=1h", "FAKE_DEAF=1")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := &watchWriter{want: "etcd embedded starting", then: cancel}
+	r := m.with(ctx, options{stderr: seen}, "up", "--port", "0", "--progress", "plain")
+	if r.code != exit.Interrupted {
+		t.Errorf("exit %d", r.code)
+	}
+	clitest.Has(t, "stderr", seen.text(), "dynctl: interrupted: what it had started was stopped again: node-1\n  try: dynctl up\n")
+	if left := m.running(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Processes whose stores are not up yet are found.
+func TestAStartingClusterIsFound(t *testing.T) {
+	m := newMachine(t)
+	n, err := m.cluster().Node("node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Create(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := n.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	r := m.run("ps")
+	if r.code != exit.Unreachable {
+		t.Errorf("exit %d", r.code)
+	}
+	clitest.Has(t, "stderr", r.stderr, "cluster lab does not say yet where its etcd is", fmt.Sprintf("running here: node-1 (process %d)", os.Getpid()), "dynctl down")
+}
+
 // watchWriter calls then once it has seen what it wants.
 type watchWriter struct {
 	mu   sync.Mutex

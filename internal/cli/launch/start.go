@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/statedir"
 )
@@ -93,6 +94,23 @@ func Start(o Options) (*Process, error) {
 
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// End asks the process to end, kills it after the grace, and returns when it has ended.
+func (p *Process) End(grace time.Duration) error {
+	if err := send(p.PID, syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(grace):
+	}
+	if err := send(p.PID, syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.exited
+	return nil
+}
 
 // Err says how a process that has ended did so; nil before that, and when it ended
 // without an error.

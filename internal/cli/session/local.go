@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -47,6 +48,26 @@ func (s *Session) RunningClusters() []string {
 		}
 	}
 	return names
+}
+
+// starting names the processes of a cluster of this machine that does not say where its
+// stores are.
+func (s *Session) starting() []string {
+	local, err := s.Local()
+	if err != nil {
+		return nil
+	}
+	nodes, err := local.Nodes()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, n := range nodes {
+		if pid, held := n.Holder(); held {
+			out = append(out, fmt.Sprintf("%s (process %d)", n.Name, pid))
+		}
+	}
+	return out
 }
 
 // Adopt takes over how to reach a cluster that this machine has joined, unless one of its

@@ -126,8 +126,13 @@ func (s *Session) NotRunning(action string) error {
 		Action: action, Err: fmt.Errorf("cluster %s does not run on this machine", s.Config.Cluster), Code: exit.Unreachable,
 		Tries: []string{"dynctl up", "dynctl join TOKEN, or --etcd-endpoints host:port, for a cluster elsewhere"},
 	}
+	if starting := s.starting(); len(starting) > 0 {
+		f.Err = fmt.Errorf("cluster %s does not say yet where its etcd is", s.Config.Cluster)
+		f.Facts = append(f.Facts, "running here: "+strings.Join(starting, ", "))
+		f.Tries = []string{s.Command + "   once it has started", "dynctl logs", "dynctl down"}
+	}
 	if others := s.RunningClusters(); len(others) > 0 {
-		f.Facts = []string{"running here: " + strings.Join(others, ", ")}
+		f.Facts = append(f.Facts, "running here: "+strings.Join(others, ", "))
 		f.Tries = slices.Insert(f.Tries, 0, s.Command+" --cluster "+others[0])
 	}
 	return f

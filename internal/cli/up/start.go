@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -46,6 +47,7 @@ type localNodes struct {
 	fresh     bool // the stores were started by this run
 	endpoints statedir.Endpoints
 	processes map[string]*launch.Process // started by this run, by node name
+	ended     []string                   // started by this run, and stopped by it again
 	pids      map[string]int             // of all local nodes, once they have joined
 }
 
@@ -120,6 +122,9 @@ func (u *uplift) startLocal(ctx context.Context) error {
 		return err
 	}
 	defer func() {
+		if ctx.Err() != nil {
+			u.abandon()
+		}
 		if err := lock.Release(); err != nil {
 			u.session.Out.Warn("start lock not released: %v", err)
 		}
@@ -235,6 +240,22 @@ func (u *localNodes) startFirst(ctx context.Context, local statedir.Cluster, pro
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
+	}
+}
+
+// abandonGrace is how long processes that are not needed any more may take to end.
+const abandonGrace = 5 * time.Second
+
+// abandon ends the processes that this run has started, before anybody could know of them:
+// no command finds a cluster whose stores are not up, and nobody asked for nodes alone.
+func (u *localNodes) abandon() {
+	for _, name := range slices.Sorted(maps.Keys(u.processes)) {
+		if err := u.processes[name].End(abandonGrace); err != nil {
+			u.session.Out.Warn("%s not stopped: %v", name, err)
+			continue
+		}
+		delete(u.processes, name)
+		u.ended = append(u.ended, name)
 	}
 }
 

@@ -148,6 +148,8 @@ func (o *Options) Run(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return u.answer(res)
+	case ctx.Err() != nil && len(u.ended) > 0:
+		return &exit.Stopped{Text: "interrupted: " + u.goesOn(), Tries: []string{"dynctl up"}, Err: err}
 	case ctx.Err() != nil:
 		return &exit.Stopped{Text: "stopped watching: " + u.goesOn(), Tries: []string{"dynctl ps", "dynctl down"}, Err: err}
 	case errors.Is(err, errUpTimeout):

@@ -170,6 +170,8 @@ func (u *uplift) goesOn() string {
 	switch {
 	case u.topo.Generation > 0:
 		return "cluster " + u.session.Config.Cluster + " goes on starting"
+	case len(u.ended) > 0:
+		return "what it had started was stopped again: " + human.Names(u.ended)
 	case len(u.processes) > 0:
 		return "its processes go on starting, no workers were declared: " + human.Names(slices.Sorted(maps.Keys(u.processes)))
 	}
