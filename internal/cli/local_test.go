@@ -378,6 +378,40 @@ func TestUpIsInterrupted(t *testing.T) {
 	m.run("down")
 }
 
+// The printed request works with an API key, and does not tell it.
+func TestUpPrintsTheHeaderOfAnAPIKey(t *testing.T) {
+	m := newMachine(t)
+	m.up()
+	for key, want := range map[string]string{
+		"secret-1":          `-H "Authorization: Bearer $DYNAMOD_FRONTEND_API_KEY" -d '`,
+		"secret-1,secret-2": `-H "Authorization: Bearer ${DYNAMOD_FRONTEND_API_KEY%%,*}" -d '`,
+	} {
+		for _, args := range [][]string{{"up"}, {"up", "--no-wait"}} {
+			r := m.with(m.t.Context(), options{env: []string{"DYNAMOD_FRONTEND_API_KEY=" + key}}, args...)
+			if clitest.Has(t, "with a key", r.stdout, want); strings.Contains(r.stdout+r.stderr, "secret") {
+				t.Errorf("the key is told: %+v", r)
+			}
+		}
+	}
+	m.run("down")
+}
+
+// A model's name on Hugging Face is told from a path with a mistake.
+func TestUpWithAModelThatIsNotHere(t *testing.T) {
+	m := newMachine(t)
+	for _, args := range [][]string{{"up", "--model", "Qwen/Qwen3-0.6B"}, {"up", "--set", "model.path=Qwen/Qwen3-0.6B"}, {"model", "inspect", "Qwen/Qwen3-0.6B"}} {
+		r := m.run(args...)
+		if r.code != exit.Failed {
+			t.Errorf("%s: exit %d", args, r.code)
+		}
+		clitest.Has(t, strings.Join(args, " "), r.stderr, "model: Qwen/Qwen3-0.6B is no directory or file here; it looks like the name of a model on Hugging Face\n",
+			"dynctl and dynamod download no models", "try: hf download Qwen/Qwen3-0.6B --local-dir ~/models/Qwen3-0.6B && dynctl ")
+	}
+	r := m.run("up", "--model", "/models/qwen3")
+	clitest.Has(t, "a path", r.stderr, "cannot start the cluster: model: there is nothing at /models/qwen3\n")
+	m.gone()
+}
+
 // A run that ends before the stores are up leaves no process that no command finds.
 func TestUpIsInterruptedBeforeTheStoresAreUp(t *testing.T) {
 	m := newMachine(t)

@@ -17,6 +17,17 @@ func TestUpOnExternalStores(t *testing.T) {
 	if r.code != exit.Failed || !strings.Contains(r.stderr, "dynctl: cannot start the cluster: no node is up\n  etcd: 127.0.0.1:") {
 		t.Errorf("no nodes: %+v", r)
 	}
+	// Everybody says how to get one, and it is no "dynctl up", which has just failed.
+	start := "dynamod --cluster lab --namespace " + w.ns + " --etcd-endpoints 127.0.0.1:"
+	const here = " --node-name NAME --node-advertise-host ADDRESS   on each node"
+	clitest.Has(t, "up", r.stderr, "try: "+start, here)
+	for _, line := range []string{"ps", "ps --nodes"} {
+		clitest.Has(t, line, w.ok(strings.Fields(line)...).stderr, " is up; start one: "+start, here)
+	}
+	r = w.run("doctor", "--timeout", "5s")
+	if clitest.Has(t, "doctor", r.stdout, start, here+", then dynctl up"); strings.Count(r.stdout, "dynctl up") != 1 {
+		t.Errorf("doctor:\n%s", r.stdout)
+	}
 	w.agent(fakeConfig{})
 	r = w.ok("up", "--decode", "2", "-o", "json")
 	var got up.Result

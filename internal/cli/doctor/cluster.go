@@ -65,7 +65,7 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 		})
 		p := c.Probe(ctx, v)
 		wg.Wait()
-		own = append(clusterState(v, p, leader, leads), lookAtModel(ctx, v, cards, unread).Judge(), index)
+		own = append(clusterState(v, p, leader, leads, o.Session.StartNode()), lookAtModel(ctx, v, cards, unread).Judge(), index)
 		for i := range own {
 			own[i].Group, own[i].Name, own[i].TookMS = groupCluster, clusterChecks()[i], human.Milliseconds(time.Since(begin))
 		}
@@ -110,11 +110,12 @@ func (o *Options) unreachable(err error, took float64) []judge.Finding {
 	return out
 }
 
-// clusterState judges what the services of a cluster say, in the order of the checks.
-func clusterState(v client.View, p client.Probe, leader string, leads error) []judge.Finding {
+// clusterState judges what the services of a cluster say, in the order of the checks; start is
+// how a node is started.
+func clusterState(v client.View, p client.Probe, leader string, leads error, start string) []judge.Finding {
 	return []judge.Finding{
 		judge.Etcd(p.Etcd), judge.NATS(p.NATS), judge.PrefillQueue(p.Queue), judge.Controller(v, leader, leads),
-		judge.Nodes(v, version.String()), judge.RequestPlane(p.Workers), judge.Clocks(p.Clocks), judge.Leases(v, p), judge.Workers(v),
+		judge.Nodes(v, version.String(), start), judge.RequestPlane(p.Workers), judge.Clocks(p.Clocks), judge.Leases(v, p), judge.Workers(v, start),
 	}
 }
 

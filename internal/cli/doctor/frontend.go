@@ -25,7 +25,7 @@ func (o *Options) frontendFindings(ctx context.Context, v client.View) []judge.F
 		model = v.Topology.Model.Name
 	}
 	for _, url := range urls {
-		c, err := openai.New(url, o.Session.Env.Variables().Get("DYNAMOD_FRONTEND_API_KEY"))
+		c, err := openai.New(url, o.Session.FrontendKey())
 		ask := func(f func(context.Context, *openai.Client, string) judge.Finding) func(context.Context) judge.Finding {
 			return func(ctx context.Context) judge.Finding {
 				if err != nil {

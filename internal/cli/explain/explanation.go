@@ -70,6 +70,11 @@ func (x *Explanation) lines(now time.Time, tty bool) []fact {
 
 // answer prints the explanation: a line for each fact.
 func (x *Explanation) answer(sess *session.Session) error {
+	for i, try := range x.Try {
+		if try == "dynctl up" { // for another node
+			x.Try[i] = sess.StartNode()
+		}
+	}
 	tty := sess.Out.Streams.OutTTY
 	p := sess.Out.Palette()
 	var b strings.Builder

@@ -46,7 +46,7 @@ func Find(ctx context.Context, s *session.Session, address, action string) (*ope
 
 // New returns a client of the frontend at an address, until the session ends.
 func New(s *session.Session, address string) (*openai.Client, error) {
-	c, err := openai.New(address, s.Env.Variables().Get("DYNAMOD_FRONTEND_API_KEY"))
+	c, err := openai.New(address, s.FrontendKey())
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,9 @@ func workerKind() listing.Kind[cluster.Worker] {
 			return workersTable(s.Session, s.View, items, wide)
 		},
 		Empty: func(s listing.Scene) string {
+			if len(s.View.Nodes) == 0 {
+				return "no workers in cluster " + s.Cluster.Name + ", and no node is up; start one: " + s.Session.StartNode()
+			}
 			return "no workers in cluster " + s.Cluster.Name + "; start some: dynctl up"
 		},
 		Below: func(s listing.Scene, items []cluster.Worker) { reasons(s.Session, items) },
@@ -81,7 +84,7 @@ func nodeKind() listing.Kind[fleet.NodeRow] {
 			return nodesTable(s.Session, items, wide)
 		},
 		Empty: func(s listing.Scene) string {
-			return "no node of cluster " + s.Cluster.Name + " is up; start one: dynctl up"
+			return "no node of cluster " + s.Cluster.Name + " is up; start one: " + s.Session.StartNode()
 		},
 	}
 }

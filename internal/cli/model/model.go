@@ -3,10 +3,13 @@ package model
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/declare"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/cli/output"
@@ -59,6 +62,9 @@ The exit code is 1 if the model cannot be served; each reason is printed.`,
 func (o *InspectOptions) Run(ctx context.Context) error {
 	s := o.Session
 	path := s.Env.Path(o.Path)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return declare.NoModel("cannot inspect "+o.Path, err, path, s.Env.Dir, "dynctl model inspect")
+	}
 	r := inspect.Look(ctx, path)
 	if err := s.Out.Answer(output.Answer{Data: r, Text: modelText(r, s.Out.Palette()), Names: []string{r.Path}}); err != nil {
 		return err

@@ -1,15 +1,44 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
 // External reports whether the stores are configured rather than found.
 func (s *Session) External() bool { return len(s.Config.Etcd.Endpoints) > 0 }
+
+// StartNode is the command that starts a node of the cluster: here, or where its stores are
+// elsewhere, on each machine that shall have one.
+func (s *Session) StartNode() string {
+	if !s.External() {
+		return "dynctl up"
+	}
+	var b strings.Builder
+	b.WriteString("dynamod")
+	if s.Config.Cluster != config.DefaultCluster {
+		b.WriteString(" --cluster " + s.Config.Cluster)
+	}
+	where := "each machine that has joined"
+	if !s.joined {
+		where = "each node"
+		if s.Named {
+			b.WriteString(" --namespace " + s.Config.Namespace)
+		}
+		b.WriteString(" --etcd-endpoints " + strings.Join(s.Config.Etcd.Endpoints, ","))
+		b.WriteString(" --nats-url " + cmp.Or(s.Config.NATS.URL, "nats://HOST:4222"))
+		if s.Config.SecretFile != "" {
+			b.WriteString(" --secret-file " + s.Config.SecretFile)
+		}
+	}
+	return b.String() + " --node-name NAME --node-advertise-host ADDRESS   on " + where
+}
 
 // Local is the directory of the cluster on this machine.
 func (s *Session) Local() (statedir.Cluster, error) {
@@ -90,7 +119,7 @@ func (s *Session) Adopt() error {
 	if err != nil {
 		return &exit.Failure{Action: "cannot reach " + local.Name, Err: err, Tries: []string{"dynctl join TOKEN"}}
 	}
-	s.Config.Etcd.Endpoints = j.Etcd
+	s.Config.Etcd.Endpoints, s.joined = j.Etcd, true
 	if s.Config.NATS.URL == "" {
 		s.Config.NATS.URL = j.NATS
 	}

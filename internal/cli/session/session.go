@@ -31,11 +31,21 @@ type Session struct {
 	Command string // as dynctl drain
 	Flags   *pflag.FlagSet
 
-	open []io.Closer
+	joined bool // the stores are those of a join token
+	open   []io.Closer
 }
 
 // Given reports whether a flag stands on the command line.
 func (s *Session) Given(flag string) bool { return s.Flags.Changed(flag) }
+
+// FrontendKeyVariable holds the API key of frontends, or several of them.
+const FrontendKeyVariable = "DYNAMOD_FRONTEND_API_KEY"
+
+// FrontendKey is the key that frontends get from this run; empty for none.
+func (s *Session) FrontendKey() string {
+	key, _, _ := strings.Cut(s.Env.Variables().Get(FrontendKeyVariable), ",")
+	return strings.TrimSpace(key)
+}
 
 // ReadOnly says why changes are refused; empty when they are not.
 func (s *Session) ReadOnly() string {

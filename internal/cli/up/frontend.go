@@ -37,7 +37,7 @@ const frontendTimeout = 500 * time.Millisecond
 func listed(ctx context.Context, s *session.Session, url, model string) (why string, needsKey bool) {
 	ctx, cancel := context.WithTimeout(ctx, frontendTimeout)
 	defer cancel()
-	c, err := openai.New(url, s.Env.Variables().Get("DYNAMOD_FRONTEND_API_KEY"))
+	c, err := openai.New(url, s.FrontendKey())
 	if err != nil {
 		return "its address is no URL: " + url, false
 	}

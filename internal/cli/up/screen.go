@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/jointoken"
 	"github.com/dynctl/dynctl/internal/cli/output"
 	"github.com/dynctl/dynctl/internal/cli/progress"
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/settle"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -173,7 +174,7 @@ func (u *uplift) answer(r Result) error {
 	if r.URL != "" {
 		fmt.Fprintln(&text, r.URL)
 		if r.Decode > 0 {
-			fmt.Fprintln(&text, r.curl(u.screen.needsKey))
+			fmt.Fprintln(&text, r.curl(s, u.screen.needsKey))
 		}
 	}
 	if s.Out.Prose() {
@@ -192,6 +193,9 @@ func (u *uplift) answer(r Result) error {
 		}
 		if r.URL == "" {
 			s.Out.Note("no node of this cluster has a frontend")
+		}
+		if u.screen.needsKey {
+			s.Out.Note("the frontend asks for an API key, which this dynctl does not have: put it into $%s", session.FrontendKeyVariable)
 		}
 		if r.builtin && r.Decode > 0 {
 			s.Out.Note("the built-in model has 4 million weights: it knows this system and little else; --model DIR serves a real one")
@@ -213,8 +217,9 @@ func (u *uplift) answer(r Result) error {
 	return nil
 }
 
-// curl is a command line that asks the model something.
-func (r Result) curl(needsKey bool) string {
+// curl is a command line that asks the model something, with the place of the API key if
+// there is one.
+func (r Result) curl(s *session.Session, needsKey bool) string {
 	var body strings.Builder
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
@@ -228,8 +233,12 @@ func (r Result) curl(needsKey bool) string {
 		Messages  []message `json:"messages"`
 	}{r.Model, 32, []message{{"user", "Hello"}}})
 	key := ""
-	if needsKey {
-		key = ` -H "Authorization: Bearer $DYNAMOD_FRONTEND_API_KEY"`
+	if needsKey || s.FrontendKey() != "" {
+		value := "$" + session.FrontendKeyVariable
+		if strings.Contains(s.Env.Variables().Get(session.FrontendKeyVariable), ",") {
+			value = "${" + session.FrontendKeyVariable + "%%,*}" // the first of several
+		}
+		key = ` -H "Authorization: Bearer ` + value + `"`
 	}
 	return fmt.Sprintf("curl %s/v1/chat/completions -H 'Content-Type: application/json'%s -d %s", r.URL, key, human.ShellQuote(strings.TrimSpace(body.String())))
 }

@@ -80,7 +80,7 @@ func (u *uplift) run(ctx context.Context) (Result, error) {
 		if len(u.watch.View().Nodes) == 0 {
 			return Result{}, &exit.Failure{
 				Action: upAction, Err: errors.New("no node is up"), Facts: []string{"etcd: " + strings.Join(u.session.Config.Etcd.Endpoints, ", ")},
-				Tries: []string{"dynamod --etcd-endpoints ... --nats-url ...   on each node"},
+				Tries: []string{u.session.StartNode()},
 			}
 		}
 	} else {

@@ -198,7 +198,7 @@ func (o *Options) check() error {
 	// A file may be of a cluster elsewhere, whose nodes have their models.
 	if path := next.Topology.Model.Path; path != "" && (o.Model == path || !o.Session.External()) {
 		if err := modelPath(path); err != nil {
-			return &exit.Failure{Action: action, Err: err, Facts: []string{"a model directory holds config.json, tokenizer.json and *.safetensors; a GGUF file holds everything"}}
+			return declare.NoModel(action, err, path, o.dir, "dynctl up --model")
 		}
 	}
 	return nil

@@ -70,8 +70,9 @@ func Controller(v client.View, leader string, err error) Finding {
 	return good("%s leads", leader).With("leader", leader)
 }
 
-// Nodes judges versions and instructions of nodes; own is the version of dynctl.
-func Nodes(v client.View, own string) Finding {
+// Nodes judges versions and instructions of nodes; own is the version of dynctl, start how a
+// node is started.
+func Nodes(v client.View, own, start string) Finding {
 	versions, isas := map[string][]string{}, map[string][]string{}
 	var names []string
 	for _, n := range v.Nodes {
@@ -82,7 +83,7 @@ func Nodes(v client.View, own string) Finding {
 		names = append(names, n.Name)
 	}
 	if len(names) == 0 {
-		return Bad("dynctl up, or dynamod on each node", "none is up")
+		return Bad(start, "none is up")
 	}
 	if far := onlyLocal(v.Nodes); len(far) > 0 {
 		return Bad("dynamod --node-advertise-host ADDRESS on "+human.Names(far)+", an address at which the other hosts reach it",

@@ -35,10 +35,15 @@ func Leases(v client.View, p client.Probe) Finding {
 	return good("%s", text).With("leases", len(p.Leases)).With("least_left_ms", human.Milliseconds(first.Left))
 }
 
-// Workers compares the workers that serve with the declared ones.
-func Workers(v client.View) Finding {
+// Workers compares the workers that serve with the declared ones; start is how a node is
+// started.
+func Workers(v client.View, start string) Finding {
 	t := v.Topology
-	if t == nil || t.Prefill+t.Decode == 0 {
+	switch {
+	case t != nil && t.Prefill+t.Decode > 0:
+	case len(v.Nodes) == 0:
+		return poor(start+", then dynctl up", "no topology is declared, and no node is up")
+	default:
 		return poor("dynctl up", "no topology is declared")
 	}
 	worst := OK
