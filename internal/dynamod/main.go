@@ -25,6 +25,7 @@ import (
 	"github.com/dynctl/dynctl/internal/agent"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/dynlib"
+	"github.com/dynctl/dynctl/internal/statedir"
 	answers "github.com/dynctl/dynctl/internal/stdout"
 	"github.com/dynctl/dynctl/internal/version"
 )
@@ -105,8 +106,8 @@ one secret_file.`,
 	table.AddFlags(cmd.Flags(), "")
 	cmd.Flags().StringVar(&token, "join", "", "token of a cluster to join, a file with one, or - for standard input [$DYNAMOD_JOIN]")
 	cmd.Flags().BoolVar(&check, "check-config", false, "validate the configuration, say where it comes from, and exit")
-	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(gpusCommand(stdout), movedCommand("bench"), movedCommand("gpu-check"))
+	cmd.AddCommand(gpusCommand(stdout), versionCommand(stdout), movedCommand("bench"), movedCommand("gpu-check"))
+	addCompletion(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, origins, err := config.LoadDynamod(config.Process(cmd.Flags()))
 		if err != nil {
@@ -193,12 +194,30 @@ func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
 	return a.Run(ctx, hurry)
 }
 
-// terminalHandler logs to standard error. If that is a file, as for a dynamod in the
-// background, only errors go there. The full log is in the state directory, where its
-// size is bounded.
+// terminalHandler logs to standard error. If that is the file in which dynctl keeps the
+// output of a dynamod in the background, only errors go there: the full log is beside it, where
+// its size is bounded.
 func terminalHandler(cfg config.Dynamod, stderr *os.File) slog.Handler {
-	if info, err := stderr.Stat(); err == nil && info.Mode().IsRegular() {
+	if kept(cfg, stderr) {
 		return slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})
 	}
 	return cfg.Log.Handler(stderr)
+}
+
+// kept reports whether f is the file for the output of this node.
+func kept(cfg config.Dynamod, f *os.File) bool {
+	c, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		return false
+	}
+	n, err := c.Node(cfg.Node.Name)
+	if err != nil {
+		return false
+	}
+	its, err := os.Stat(n.Output())
+	if err != nil {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && os.SameFile(info, its)
 }

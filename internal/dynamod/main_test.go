@@ -173,6 +173,13 @@ func TestCommandLine(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"version", []string{"--version"}, 0, "dynamod version ", ""},
+		{"version, as dynctl has it", []string{"version"}, 0, "VERSION  ", ""},
+		{"version as JSON", []string{"version", "-o", "json"}, 0, `"platform":"`, ""},
+		{"version in no form", []string{"version", "-o", "xml"}, 2, "", `--output: "xml" is not text or json`},
+		{"completion", []string{"completion", "bash"}, 0, "__start_dynamod", ""},
+		{"completion of no shell", []string{"completion"}, 2, "", "name a shell: bash, zsh, fish or powershell"},
+		{"completion of another shell", []string{"completion", "tcsh"}, 2, "", `unknown command "tcsh"`},
+		{"flags are completed", []string{"__complete", "--frontend-p"}, 0, "--frontend-port", "Completion ended"},
 		{"help", []string{"--help"}, 0, "--check-config", ""},
 		{"check", []string{"--check-config"}, 0, "configuration is valid (no file, defaults and environment)\n", ""},
 		{"check a file", []string{"--check-config", "--config", good}, 0, "configuration is valid (" + good + ")\n", ""},
@@ -197,7 +204,7 @@ func TestCommandLine(t *testing.T) {
 				t.Errorf("stdout %q, want %q", out, tc.stdout)
 			}
 			errText := p.stderr.String()
-			if !strings.Contains(errText, tc.stderr) || tc.stderr == "" && errText != "" || tc.stderr != "" && !strings.HasPrefix(errText, "dynamod: ") {
+			if !strings.Contains(errText, tc.stderr) || tc.stderr == "" && errText != "" || tc.code != 0 && !strings.HasPrefix(errText, "dynamod: ") {
 				t.Errorf("stderr %q, want %q", errText, tc.stderr)
 			}
 		})
@@ -340,13 +347,29 @@ func TestStartAfterAKill(t *testing.T) {
 	left(t, state)
 }
 
-// In the background, where standard error is a file, only errors go there: the log
-// proper is kept within bounds elsewhere.
+// In the background, where dynctl keeps standard error in a file of the node, only errors go
+// there: the log proper is kept within bounds beside it. Any other file gets everything.
 func TestTerminalHandler(t *testing.T) {
 	cfg, _, err := config.LoadDynamod(config.Input{Environ: []string{"HOME=" + t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Node(cfg.Node.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Create(); err != nil {
+		t.Fatal(err)
+	}
+	background, err := os.Create(n.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer background.Close()
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +385,7 @@ func TestTerminalHandler(t *testing.T) {
 		name string
 		to   *os.File
 		info bool
-	}{{"file", f, false}, {"pipe", w, true}} {
+	}{{"background", background, false}, {"file", f, true}, {"pipe", w, true}} {
 		h := terminalHandler(cfg, tc.to)
 		if got := h.Enabled(t.Context(), slog.LevelInfo); got != tc.info || !h.Enabled(t.Context(), slog.LevelError) {
 			t.Errorf("%s: info %t, want %t", tc.name, got, tc.info)
