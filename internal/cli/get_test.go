@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,5 +115,36 @@ func TestGetWatchesTheTopology(t *testing.T) {
 	}
 	if r := w.run("get", "workers", "worker-9", "-w"); r.code != exit.Failed || r.stdout != "" {
 		t.Errorf("a watch of nobody: %+v", r)
+	}
+}
+
+// Instance ids exceed what JavaScript and jq keep as numbers: they are texts, too, and name
+// their workers and nodes in any form.
+func TestInstanceIDsAreTexts(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(0, 1)
+	var workers []struct {
+		ID  json.Number `json:"instance_id"`
+		Hex string      `json:"instance_id_hex"`
+	}
+	if err := json.Unmarshal([]byte(w.ok("ps", "-o", "json").stdout), &workers); err != nil || len(workers) != 1 {
+		t.Fatal(workers, err)
+	}
+	n, err := strconv.ParseUint(workers[0].ID.String(), 10, 64)
+	if err != nil || workers[0].Hex != fmt.Sprintf("0x%x", n) {
+		t.Fatalf("got %+v", workers)
+	}
+	bare, decimal := strings.TrimPrefix(workers[0].Hex, "0x"), workers[0].ID.String()
+	for _, id := range []string{workers[0].Hex, bare, strings.ToUpper(bare), decimal, "worker-1"} {
+		for _, line := range []string{"get workers " + id + " -q", "explain worker " + id, "explain lease " + id, "drain --dry-run " + id} {
+			r := w.run(strings.Fields(line)...)
+			if r.code != 0 || !strings.Contains(r.stdout, "worker-1") {
+				t.Errorf("dynctl %s: %+v", line, r)
+			}
+		}
+	}
+	if r := w.run("explain", "worker", "0x1"); r.code == 0 {
+		t.Errorf("an id of nobody: %+v", r)
 	}
 }

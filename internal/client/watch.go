@@ -23,6 +23,31 @@ type View struct {
 	Cordons     map[string]cluster.Cordon // the drained nodes, by node id
 }
 
+// NameOf is the worker or node that a text names: by its name, else by its instance id in
+// decimal or hexadecimal digits. What names nothing comes back as it is.
+func (v View) NameOf(text string) string {
+	named := text
+	id, ok := cluster.ParseInstanceRef(text)
+	ok = ok && id != 0
+	for _, n := range v.Nodes {
+		if n.Name == text {
+			return text
+		}
+		if ok && n.InstanceID == id {
+			named = n.Name
+		}
+	}
+	for _, w := range v.Workers() {
+		if w.Name == text {
+			return text
+		}
+		if ok && w.InstanceID == id {
+			named = w.Name
+		}
+	}
+	return named
+}
+
 // Workers joins assignments and statuses, sorted by name. A worker with an assignment and
 // no status is pending. A worker whose lease is gone has no status either, since the
 // status ends with the lease.

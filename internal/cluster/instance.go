@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // InstanceID identifies one live registration. It equals the etcd lease id of
@@ -20,6 +21,18 @@ func ParseInstanceID(s string) (InstanceID, error) {
 		return 0, fmt.Errorf("instance id %q is not hexadecimal", s)
 	}
 	return InstanceID(v), nil
+}
+
+// ParseInstanceRef reads an id as people and programs write it: hexadecimal with 0x or with a
+// letter, else decimal.
+func ParseInstanceRef(s string) (id InstanceID, ok bool) {
+	digits, hex := strings.CutPrefix(strings.ToLower(s), "0x")
+	base := 10
+	if hex || strings.ContainsAny(digits, "abcdef") {
+		base = 16
+	}
+	v, err := strconv.ParseUint(digits, base, 64)
+	return InstanceID(v), err == nil
 }
 
 // Transport is the address of an instance; exactly one field is set.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -54,14 +53,8 @@ func (r *workerRef) resolve(workers []cluster.Instance) {
 		r.id = workers[i].InstanceID
 		return
 	}
-	digits, hex := strings.CutPrefix(strings.ToLower(r.text), "0x")
-	base := 10
-	if hex || strings.ContainsAny(digits, "abcdef") {
-		base = 16
-	}
-	id, err := strconv.ParseUint(digits, base, 63)
-	if err == nil {
-		r.id = cluster.InstanceID(id)
+	if id, ok := cluster.ParseInstanceRef(r.text); ok && id <= maxInstance {
+		r.id = id
 	}
 }
 

@@ -112,6 +112,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
+	fleet.Resolve(w.View(), o.Targets)
 	if o.Deadline == 0 || o.Force {
 		when := ""
 		if o.Deadline > 0 {

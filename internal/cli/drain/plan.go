@@ -31,6 +31,7 @@ func planOrders(ctx context.Context, s *session.Session, verb string, targets []
 	if err != nil {
 		return err
 	}
+	fleet.Resolve(v, targets)
 	known := map[string]cluster.Worker{}
 	for _, w := range c.Workers(ctx, v) {
 		known[w.Name] = w

@@ -94,6 +94,7 @@ func (o *RestartOptions) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
+	fleet.Resolve(w.View(), o.Targets)
 	begin := o.Session.Out.Now()
 	if o.Rolling {
 		err = o.all(ctx, c, w)

@@ -85,6 +85,7 @@ func (o *ResumeOptions) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
+	fleet.Resolve(w.View(), o.Targets)
 	return orders{o.Session, o.Targets, o.NoWait}.run(ctx, func(ctx context.Context, t fleet.Target) (outcome, error) {
 		if t.Node {
 			r, err := o.node(ctx, c, w, t)

@@ -58,6 +58,7 @@ func (o *LeaseOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.Owner = v.NameOf(o.Owner)
 	owner, ok := ownerOf(v, o.Owner)
 	if !ok {
 		return &exit.Failure{

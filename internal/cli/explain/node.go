@@ -49,6 +49,7 @@ func (o *NodeOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.Node = v.NameOf(o.Node)
 	leader, _ := c.Leader(ctx) // without an answer nobody is called the leader
 	x, ok := explainNode(v, c.Nodes(ctx, v), o.Node, leader)
 	if !ok {

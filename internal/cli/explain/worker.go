@@ -50,6 +50,7 @@ func (o *WorkerOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.Worker = v.NameOf(o.Worker)
 	workers := c.Workers(ctx, v)
 	i := slices.IndexFunc(workers, func(w cluster.Worker) bool { return w.Name == o.Worker })
 	if i < 0 {

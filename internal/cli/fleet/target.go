@@ -39,6 +39,13 @@ func Nodes(args []string) []Target {
 	return out
 }
 
+// Resolve gives targets that are named by instance ids their names.
+func Resolve(v client.View, targets []Target) {
+	for i := range targets {
+		targets[i].Name = v.NameOf(targets[i].Name)
+	}
+}
+
 // String is the target as a command line names it.
 func (t Target) String() string {
 	if t.Node {

@@ -57,6 +57,10 @@ func (k Kind[T]) list(ctx context.Context, s Scene, names []string) (listed, err
 	if err != nil {
 		return listed{}, err
 	}
+	names = slices.Clone(names)
+	for i := range names {
+		names[i] = s.View.NameOf(names[i])
+	}
 	var out listed
 	items := []T{} // never nil: JSON has an empty list
 	for _, item := range all {

@@ -76,6 +76,9 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}
+	for i := range args {
+		args[i] = v.NameOf(args[i])
+	}
 	sources, err := o.sources(v, args)
 	if err != nil {
 		return err

@@ -33,14 +33,24 @@ func (a Answer) writeYAML(w io.Writer) error {
 	return err
 }
 
-// WriteJSON writes one document, on one line or indented.
+// WriteJSON writes one document, on one line or indented. Numbers that JavaScript would round
+// stand there as text, too: beside instance_id is instance_id_hex.
 func WriteJSON(w io.Writer, v any, indented bool) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if indented {
-		enc.SetIndent("", "  ")
-	}
 	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	doc := withHex(b.Bytes())
+	if indented {
+		b.Reset()
+		if err := json.Indent(&b, doc, "", "  "); err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		doc = b.Bytes()
+	}
+	if _, err := w.Write(doc); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil
