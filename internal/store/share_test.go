@@ -69,7 +69,7 @@ func TestShares(t *testing.T) {
 	for i := range told {
 		patience.Until(t, fmt.Sprintf("reader %d is told", i), func() bool { return told[i].Load() > 0 && readers[i].View() == 1 })
 	}
-	if made := views.Load() - before; made > 2 { // the first listing may be told late
+	if made := views.Load() - before; made > 3 { // the first listings of both prefixes may be told late
 		t.Errorf("%d views of one change", made)
 	}
 	readers[0].Leave()
