@@ -97,7 +97,27 @@ func (p *Peers) leave(agent string) {
 		list = idle.near
 	}
 	if victim, full := list.add(idleConn{p, agent}); full {
-		victim.peers.rest(victim.agent)
+		victim.peers.tire(victim.agent)
+	}
+}
+
+// tire has a connection closed soon. It does not wait: the Peers may be those of another
+// worker, which reads the store.
+func (p *Peers) tire(agent string) {
+	p.tiring.Lock()
+	defer p.tiring.Unlock()
+	p.tired[agent] = true
+	p.current.Wake()
+}
+
+// restTired closes the connections that others took the place of.
+func (p *Peers) restTired() {
+	p.tiring.Lock()
+	tired := p.tired
+	p.tired = map[string]bool{}
+	p.tiring.Unlock()
+	for agent := range tired {
+		p.rest(agent)
 	}
 }
 

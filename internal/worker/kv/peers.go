@@ -31,6 +31,9 @@ type Peers struct {
 
 	testing sync.Mutex // held while a path is tested on request
 
+	tiring sync.Mutex
+	tired  map[string]bool // agents the connection to which is to be closed
+
 	mu    sync.Mutex     // one load at a time; guards wants as well
 	users map[string]int // of the connection to an agent
 	ended bool           // Close was called
@@ -60,7 +63,7 @@ func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
 	}
 	ps := &Peers{
 		p: p, blobs: blobs, order: maphash.MakeSeed(),
-		users: map[string]int{}, loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
+		tired: map[string]bool{}, users: map[string]int{}, loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
 		proving: map[string]chan struct{}{},
 	}
 	ps.current = ondemand.New(context.WithoutCancel(ctx), ps.follow)
@@ -149,8 +152,9 @@ func (p *Peers) load(ctx context.Context, agent string, blob []byte) error {
 
 // follow makes the peers those of the metadata: those whose metadata has appeared are
 // loaded and their path is proven before the first prompt needs it, those whose
-// metadata is gone are forgotten.
+// metadata is gone are forgotten. It also closes idle connections.
 func (p *Peers) follow(ctx context.Context) {
+	p.restTired()
 	p.forgetLost()
 	p.mu.Lock()
 	wants := p.wants
