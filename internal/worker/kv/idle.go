@@ -42,8 +42,7 @@ func newIdleList(limit int) *idleList {
 func (l *idleList) add(c idleConn) (victim idleConn, full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[c]; e != nil {
-		l.order.MoveToFront(e)
+	if l.of[c] != nil {
 		return idleConn{}, false
 	}
 	l.of[c] = l.order.PushFront(c)
@@ -73,8 +72,11 @@ func (p *Peers) use(agent string) (leave func()) {
 	return sync.OnceFunc(func() { p.leave(agent) })
 }
 
-// busy takes a connection out of the lists.
+// busy takes a connection out of the lists, and of those to be closed.
 func (p *Peers) busy(agent string) {
+	p.tiring.Lock()
+	delete(p.tired, agent)
+	p.tiring.Unlock()
 	idle.near.remove(idleConn{p, agent})
 	idle.far.remove(idleConn{p, agent})
 }

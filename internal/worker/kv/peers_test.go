@@ -169,6 +169,11 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 	all[0].Rest(others[0].Name()) // it was picked just before it was used again
 	check("one in use and three that are not", "0345")
+	third := meet(0, 4)
+	meet(1, 1)()
+	check("one that is used again leaves its place to another one", "01345")
+	third()
+	check("which comes back", "0145")
 	second := meet(0, 0)
 	first()
 	first() // again, which counts once
@@ -181,9 +186,11 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	meet(1, 6)()
 	meet(0, 1)()
 	check("what was used lately stays", "016")
+	late := meet(0, 0)
 	all[0].Close()
 	meet(1, 2)()
 	meet(1, 3)()
 	meet(1, 4)()
+	late() // counts no more
 	check("a worker that ended leaves the limit to others, and its connections to its agent", "01234")
 }
