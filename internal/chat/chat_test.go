@@ -119,6 +119,8 @@ func TestTemplateChoice(t *testing.T) {
 		{"list without tools", map[string]string{chat.TokenizerConfigFile: list}, "", "plain", nil},
 		{"list with an empty list of tools", map[string]string{chat.TokenizerConfigFile: list}, "[]", "plain", nil},
 		{"list with tools", map[string]string{chat.TokenizerConfigFile: list}, tools, "tools 1", nil},
+		{"files without tools", map[string]string{chat.TemplateFile: "file", chat.TemplateFolder + "tool_use.jinja": "folder"}, "", "file", nil},
+		{"files with tools", map[string]string{chat.TemplateFile: "file", chat.TemplateFolder + "tool_use.jinja": "folder", chat.TokenizerConfigFile: list}, tools, "folder", nil},
 		{"none", nil, "", "", chat.ErrNoTemplate},
 		{"null", map[string]string{chat.TokenizerConfigFile: `{"chat_template": null}`}, "", "", chat.ErrNoTemplate},
 		{"list without default", map[string]string{chat.TokenizerConfigFile: `{"chat_template": [{"name": "rag", "template": ""}]}`}, "", "", chat.ErrNoTemplate},

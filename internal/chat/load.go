@@ -11,16 +11,19 @@ import (
 	"github.com/dynctl/dynctl/internal/tokenizer"
 )
 
-// Files holds the small files of a model by base name, as its card lists them.
+// Files holds the small files of a model by their names in its folder, as its card lists them.
 type Files map[string][]byte
 
 // Names of the files that Load reads. Only the tokenizer is required.
 const (
-	TokenizerFile        = "tokenizer.json"
-	TokenizerConfigFile  = "tokenizer_config.json"
-	SpecialTokensFile    = "special_tokens_map.json"
-	TemplateFile         = "chat_template.jinja"
-	TemplateJSONFile     = "chat_template.json"
+	TokenizerFile       = "tokenizer.json"
+	TokenizerConfigFile = "tokenizer_config.json"
+	SpecialTokensFile   = "special_tokens_map.json"
+	TemplateFile        = "chat_template.jinja"
+	TemplateJSONFile    = "chat_template.json"
+	// TemplateFolder holds more templates, each in a file that has its name and ends like
+	// TemplateFile.
+	TemplateFolder       = "additional_chat_templates/"
 	GenerationConfigFile = "generation_config.json"
 	ModelConfigFile      = "config.json"
 )

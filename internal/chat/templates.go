@@ -17,15 +17,14 @@ const (
 	toolTemplate    = "tool_use"
 )
 
-// loadTemplates finds and parses the chat templates. A separate template file overrides
+// loadTemplates finds and parses the chat templates. Separate template files override
 // tokenizer_config.json, which overrides the older processor form. It also returns the
 // texts of the templates.
 func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, map[string]string, error) {
-	sources := map[string]string{}
+	sources := templateFiles(files)
 	file := TemplateFile
-	switch raw := files[TemplateFile]; {
-	case raw != nil:
-		sources[defaultTemplate] = string(raw)
+	switch {
+	case len(sources) > 0:
 	case cfg.template != nil:
 		file = TokenizerConfigFile
 		if err := templateSources(cfg.template, file, sources); err != nil {
@@ -45,7 +44,11 @@ func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, map
 	templates := map[string]*template{}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		label := file
-		if name != defaultTemplate {
+		switch {
+		case name == defaultTemplate:
+		case file == TemplateFile:
+			label = TemplateFolder + name + templateExt
+		default:
 			label += ":" + name
 		}
 		t, err := jinja.Parse(label, sources[name])
@@ -55,6 +58,25 @@ func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, map
 		templates[name] = &template{Template: t, developers: t.HasString("developer")}
 	}
 	return templates, sources, nil
+}
+
+// templateExt ends the names of template files.
+const templateExt = ".jinja"
+
+// templateFiles returns the templates that have files of their own, by name.
+func templateFiles(files Files) map[string]string {
+	sources := map[string]string{}
+	if raw := files[TemplateFile]; raw != nil {
+		sources[defaultTemplate] = string(raw)
+	}
+	for file, raw := range files {
+		if name, ok := strings.CutPrefix(file, TemplateFolder); ok {
+			if name, ok = strings.CutSuffix(name, templateExt); ok && name != defaultTemplate {
+				sources[name] = string(raw)
+			}
+		}
+	}
+	return sources
 }
 
 // templateSources reads a template, or a list of {name, template}.

@@ -160,7 +160,10 @@ func TestModelOfAnotherNameReplaces(t *testing.T) {
 	if got := <-waiting; !strings.Contains(got, http.StatusText(http.StatusOK)) || !strings.Contains(got, "new") {
 		t.Errorf("the request that waited: %s", got)
 	}
-	patience.Until(t, "the new model is served", func() bool { m := f.registry.find(next); return m != nil && m.proc != nil && len(f.workers.Instances()) == 1 })
+	patience.Until(t, "the new model is served", func() bool {
+		m := f.registry.find(next)
+		return m != nil && m.proc != nil && len(f.workers.Instances()) == 1
+	})
 	expect("after", next, http.StatusOK)
 	expect("after", testModel, http.StatusNotFound)
 }

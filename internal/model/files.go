@@ -14,6 +14,9 @@ const (
 	TokenizerName       = "tokenizer.json"
 	TokenizerConfigName = "tokenizer_config.json"
 	ChatTemplateName    = "chat_template.jinja"
+	ChatTemplateJSON    = "chat_template.json"
+	// TemplateFolder holds chat templates for other uses, such as tool_use.jinja.
+	TemplateFolder = "additional_chat_templates"
 )
 
 // maxFile bounds each small file, in bytes; the largest tokenizers have 35 MB.
@@ -22,7 +25,7 @@ const maxFile = 256 << 20
 // File is one of the small files of a checkpoint, which a frontend needs to read and
 // write text for the model.
 type File struct {
-	Name   string // base name
+	Name   string // in the folder, with slashes
 	Size   int64
 	SHA256 string // hex
 	Data   []byte // read-only
@@ -31,7 +34,11 @@ type File struct {
 // readFiles reads those of the files that exist, in a fixed order.
 func readFiles(f folder) ([]File, error) {
 	var files []File
-	for _, name := range smallFiles() {
+	more, err := f.templates()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(smallFiles(), more...) {
 		data, err := f.read(name, maxFile)
 		if err != nil {
 			return nil, err
@@ -44,9 +51,9 @@ func readFiles(f folder) ([]File, error) {
 	return files, nil
 }
 
-// smallFiles returns their names in a fixed order.
+// smallFiles returns the names of those that have fixed ones, in a fixed order.
 func smallFiles() []string {
-	return []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName}
+	return []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName, ChatTemplateJSON}
 }
 
 func newFile(name string, data []byte) File {

@@ -6,8 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/model/mapped"
 )
 
 // folder is a model folder with its links resolved.
@@ -65,23 +68,47 @@ func (f folder) resolve(name string) (string, error) {
 	return "", fmt.Errorf("open %s: %w: it is at %s", name, ErrOutside, target)
 }
 
-// read returns a small file, or nil if it does not exist.
-func (f folder) read(name string, limit int64) ([]byte, error) {
-	path, err := f.resolve(name)
+// maxTemplates bounds the files of TemplateFolder.
+const maxTemplates = 32
+
+// templates lists the files of TemplateFolder in order of their names.
+func (f folder) templates() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(f.dir, TemplateFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
+	var names []string
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == filepath.Ext(ChatTemplateName) {
+			names = append(names, path.Join(TemplateFolder, e.Name()))
+		}
+	}
+	if len(names) > maxTemplates {
+		return nil, fmt.Errorf("read %s: %d templates, limit %d", TemplateFolder, len(names), maxTemplates)
+	}
+	return names, nil
+}
+
+// read returns a small file, or nil if it does not exist.
+func (f folder) read(name string, limit int64) ([]byte, error) {
+	at, err := f.resolve(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(at)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read %s: not a regular file", name)
 	}
-	file, err := os.Open(path)
+	file, err := os.Open(at)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +116,9 @@ func (f folder) read(name string, limit int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if mapped.IsPointer(content) {
+		return nil, fmt.Errorf("read %s: %w: %w", name, ErrConfig, mapped.ErrPointer)
 	}
 	if int64(len(content)) > limit {
 		return nil, fmt.Errorf("read %s: larger than %d bytes", name, limit)

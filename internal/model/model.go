@@ -1,11 +1,14 @@
 package model
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/model/mapped"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
@@ -57,6 +60,7 @@ func (m *Model) checkTensors() (problems []error) {
 		problems = append(problems, fmt.Errorf("%w: "+format, append([]any{ErrWeights}, args...)...))
 	}
 	naming := newNaming(m.config.family(), func(name string) bool { _, ok := m.set.Lookup(name); return ok })
+	m.untie(naming)
 	m.specs = m.config.tensors(naming)
 	for _, spec := range m.specs {
 		m.wanted[spec.Name] = true
@@ -96,6 +100,27 @@ func (m *Model) checkTensors() (problems []error) {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d tensors are not used, the first is %s", n, extra[0]))
 	}
 	return problems
+}
+
+// untie makes a model use the head in its files although the configuration says that the head
+// is the embedding, if the two differ: then whoever made the files trained it.
+func (m *Model) untie(naming naming) {
+	if !m.config.TiedHead {
+		return
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			_ = mapped.FaultError(r) // Check tells it
+		}
+	}()
+	head, ok := m.set.Tensor(naming.fill(naming.fam.names[RoleHead]))
+	embed, known := m.set.Tensor(naming.fill(naming.fam.names[RoleEmbed]))
+	if !ok || !known || !slices.Equal(head.Shape, embed.Shape) || head.DType == embed.DType && bytes.Equal(head.Data, embed.Data) {
+		return
+	}
+	m.config.TiedHead = false
+	m.warnings = append(m.warnings, fmt.Sprintf("%s sets tie_word_embeddings, but %s of %s differs from the embedding and is used", ConfigName, head.Name, head.File))
 }
 
 // computable reports whether engines support a tensor's type: plain types for all

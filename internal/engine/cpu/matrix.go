@@ -13,6 +13,7 @@ import (
 // matrix is a linear layer: rows × cols weights as stored in the file, and an optional
 // bias per row. One of f32, u16, fp8 and blocks holds the weights.
 type matrix struct {
+	name       string // of the tensor
 	rows, cols int
 	f32        []float32
 	u16        []uint16
@@ -25,7 +26,7 @@ type matrix struct {
 }
 
 func newMatrix(t model.Tensor) (matrix, error) {
-	m := matrix{rows: t.Shape[0], cols: t.Shape[1]}
+	m := matrix{name: t.Name, rows: t.Shape[0], cols: t.Shape[1]}
 	switch t.DType {
 	case safetensors.F32:
 		m.f32 = floats(t.Data)
@@ -144,8 +145,16 @@ func (m *matrix) applyRows(l *lane, from, to int, src, dst [][]float32) {
 	}
 }
 
-// vector reads a small tensor into float32.
+// vector reads a small tensor into float32 and refuses values that are not finite.
 func vector(t model.Tensor) ([]float32, error) {
+	v, err := widened(t)
+	if err == nil {
+		err = checkVector(t.Name, v)
+	}
+	return v, err
+}
+
+func widened(t model.Tensor) ([]float32, error) {
 	switch t.DType {
 	case safetensors.F32:
 		return append([]float32(nil), floats(t.Data)...), nil

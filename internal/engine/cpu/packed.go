@@ -54,6 +54,9 @@ func (m *matrix) packPanel(i int, rows *fp8Rows) error {
 	n := min(kernel.Width, m.rows-r)
 	if m.fp8 == nil {
 		src = unsafe.Add(src, r*kind.RowBytes(m.cols))
+		if err := m.checkFinite(kind, src, r, n); err != nil {
+			return err
+		}
 	} else {
 		halves, err := rows.narrow(m, r, n)
 		if err != nil {

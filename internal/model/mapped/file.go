@@ -1,6 +1,7 @@
 package mapped
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,14 @@ var (
 	ErrChanged = errors.New("file changed under its mapping")
 	// ErrNotRegular is returned for folders, pipes and devices.
 	ErrNotRegular = errors.New("not a regular file")
+	// ErrPointer is returned for the small text that Git keeps in place of a large file.
+	ErrPointer = errors.New("this is a pointer of Git LFS and not the file itself: run 'git lfs pull' in the folder, or download the file")
 )
+
+// IsPointer reports whether a file with these first bytes is a pointer of Git LFS.
+func IsPointer(begin []byte) bool { return bytes.HasPrefix(begin, pointer) }
+
+var pointer = []byte("version https://git-lfs.github.com/spec/")
 
 // FaultError turns what reading a mapping panicked with into an error that matches
 // [ErrChanged], if the goroutine has asked for panics with [debug.SetPanicOnFault]. It
@@ -45,7 +53,8 @@ type File struct {
 	closeErr  error
 }
 
-// Open opens a regular file and remembers its size.
+// Open opens a regular file and remembers its size. Errors match [ErrNotRegular] or [ErrPointer],
+// or come from the system.
 func Open(path string) (*File, error) {
 	// Looked at before it is opened: opening a named pipe would block.
 	info, err := os.Stat(path)
@@ -61,6 +70,10 @@ func Open(path string) (*File, error) {
 	}
 	if info, err = file.Stat(); err != nil {
 		return nil, errors.Join(err, file.Close())
+	}
+	begin := make([]byte, len(pointer))
+	if n, _ := file.ReadAt(begin, 0); IsPointer(begin[:n]) {
+		return nil, errors.Join(ErrPointer, file.Close())
 	}
 	return &File{name: filepath.Base(path), file: file, size: info.Size(), mtime: info.ModTime()}, nil
 }

@@ -48,7 +48,7 @@ func Open(path string) (*File, error) {
 
 func open(path string) (_ *File, err error) {
 	file, err := mapped.Open(path)
-	if errors.Is(err, mapped.ErrNotRegular) {
+	if errors.Is(err, mapped.ErrNotRegular) || errors.Is(err, mapped.ErrPointer) {
 		return nil, badf("%w", err)
 	}
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/model/mapped"
 )
 
 // Names of the weight files of a checkpoint folder.
@@ -203,6 +205,9 @@ func readIndex(path string) (index, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return index{}, err
+	}
+	if mapped.IsPointer(raw) {
+		return index{}, badf("%w", mapped.ErrPointer)
 	}
 	return parseIndex(raw)
 }
