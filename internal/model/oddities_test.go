@@ -38,7 +38,9 @@ func TestTiedHeadOfItsOwn(t *testing.T) {
 	if head, ok := m.Weight(RoleHead, 0); !ok || head.Name != "lm_head.weight" || m.Config().TiedHead {
 		t.Errorf("another head: %q is used", head.Name)
 	}
-	if !slices.ContainsFunc(m.Warnings(), func(w string) bool { return strings.Contains(w, "lm_head.weight") && strings.Contains(w, "tie_word_embeddings") }) {
+	if !slices.ContainsFunc(m.Warnings(), func(w string) bool {
+		return strings.Contains(w, "lm_head.weight") && strings.Contains(w, "tie_word_embeddings")
+	}) {
 		t.Errorf("warnings %q", m.Warnings())
 	}
 	if !slices.ContainsFunc(m.Tensors(), func(s TensorSpec) bool { return s.Role == RoleHead }) {
