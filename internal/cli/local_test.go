@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +22,10 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
 	"github.com/dynctl/dynctl/internal/cli/up"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
@@ -157,6 +162,74 @@ func TestUpAndDown(t *testing.T) {
 	if r := m.run("down", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, `"processes_stopped": 1`) {
 		t.Errorf("down -o json: %+v", r)
 	}
+}
+
+func TestDownPurges(t *testing.T) {
+	m := newMachine(t)
+	m.up("--decode", "1")
+	dir := m.cluster().Path
+	r := m.run("down", "--purge")
+	if r.code != exit.Usage || len(m.running()) != 1 {
+		t.Errorf("unasked: %+v", r)
+	}
+	clitest.Has(t, "question", r.stderr, "needs --yes when not interactive", "Stop cluster lab and delete its data, logs and secret (", dir)
+	if r := m.run("down", "--purge", "--yes", "--namespace", "dynamo"); r.code != exit.Usage || !strings.Contains(r.stderr, "leave out --namespace") {
+		t.Errorf("of a namespace: %+v", r)
+	}
+	clitest.Has(t, "plan", m.run("down", "--purge", "--dry-run").stdout, "would stop node-1", "would delete "+dir+"\n")
+	r = m.run("down", "--purge", "--yes")
+	if _, err := os.Stat(dir); r.code != 0 || !os.IsNotExist(err) {
+		t.Errorf("%v: %+v", err, r)
+	}
+	clitest.Has(t, "answer", r.stdout, "cluster lab is down: ", "; deleted ", dir)
+	if r := m.run("down", "--purge"); r.code != 0 || r.stdout != "nothing runs\n" {
+		t.Errorf("again: %+v", r)
+	}
+
+	// What a cluster left that was stopped before is deleted, too.
+	m.up("--decode", "1")
+	m.run("down")
+	if r := m.run("down", "--purge", "--yes"); r.code != 0 || !strings.HasPrefix(r.stdout, "nothing runs; deleted ") {
+		t.Errorf("later: %+v", r)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("left: %v", err)
+	}
+}
+
+// Nodes that cannot be stopped from here keep the cluster's data from being deleted.
+func TestPurgeRefusesWithNodesElsewhere(t *testing.T) {
+	m := newMachine(t)
+	m.up("--decode", "1")
+	e, err := m.cluster().Endpoints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(m.cluster().SecretPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := credentials.Decode(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := dial.Etcd(config.EtcdClient{}, []string{config.SchemeDynamod + strings.TrimPrefix(e.Etcd[0], config.SchemeDynamod)}, dial.Identity{User: "dynctl", Secret: secret}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	body, err := json.Marshal(cluster.Node{ID: "n9", Name: "gpu-9", Host: "elsewhere", Namespace: "dynamo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), cluster.NodeKey("n9"), body); err != nil {
+		t.Fatal(err)
+	}
+	r := m.run("down", "--purge", "--yes")
+	if r.code != exit.Failed || len(m.running()) != 1 {
+		t.Errorf("%+v", r)
+	}
+	clitest.Has(t, "stderr", r.stderr, "gpu-9 cannot be stopped from here and would be left without a cluster")
 }
 
 func TestUpWithAgents(t *testing.T) {

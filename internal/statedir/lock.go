@@ -54,6 +54,8 @@ func (n Node) Holder() (pid int, held bool) {
 	return readPID(f), true
 }
 
+func (c Cluster) startLockPath() string { return filepath.Join(c.Path, "up.lock") }
+
 // LockStart takes the lock under which dynctl starts processes. It waits while another
 // dynctl holds it.
 func (c Cluster) LockStart(ctx context.Context) (*Lock, error) {
@@ -61,7 +63,7 @@ func (c Cluster) LockStart(ctx context.Context) (*Lock, error) {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
 	for {
-		l, err := lock(filepath.Join(c.Path, "up.lock"))
+		l, err := lock(c.startLockPath())
 		var locked *LockedError
 		if err == nil || !errors.As(err, &locked) {
 			return l, err
@@ -133,8 +135,12 @@ func readPID(f *os.File) int {
 }
 
 // Release removes the lock's file and releases the lock. It removes the file first, so
-// that a process that opens the path meanwhile makes a new one.
+// that a process that opens the path meanwhile makes a new one. A file that is another one
+// by now stays, as after [Cluster.Purge].
 func (l *Lock) Release() error {
-	err := os.Remove(l.f.Name())
+	var err error
+	if same(l.f, l.f.Name()) {
+		err = os.Remove(l.f.Name())
+	}
 	return errors.Join(err, l.f.Close())
 }

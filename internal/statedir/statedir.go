@@ -149,10 +149,12 @@ func (n Node) Create() error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
+func (n Node) idPath() string { return filepath.Join(n.Path, "node_id") }
+
 // ID returns the identity of the node. At first use it calls fresh to make one, and
 // stores it.
 func (n Node) ID(fresh func() string) (string, error) {
-	path := filepath.Join(n.Path, "node_id")
+	path := n.idPath()
 	b, err := os.ReadFile(path)
 	if err == nil && nameRule.MatchString(string(b)) {
 		return string(b), nil

@@ -33,6 +33,7 @@ type Options struct {
 	Deadline time.Duration
 	Grace    time.Duration
 	Yes      bool
+	Purge    bool
 	DryRun   bool
 	Progress string
 }
@@ -46,12 +47,18 @@ func Command(a *command.App) *cobra.Command {
 the stores last. With the namespace of a deployment beside that of the stores, only its own
 processes do; without one, all namespaces end, and on a terminal the name of the cluster is
 to be typed where there are several. Processes that still run at the deadline are told to
-stop at once, and killed after --grace. Data of the stores and logs stay. In a cluster with
-stores of its own, agents on other machines go on without workers.`,
+stop at once, and killed after --grace. In a cluster with stores of its own, agents on other
+machines go on without workers.
+
+Data of the stores, logs and the cluster's secret stay, for the next dynctl up. --purge
+deletes them when everything has ended, with the files that were made of models unless
+another cluster of this machine needs them. It asks first, and refuses while nodes use the
+cluster that it cannot stop.`,
 		Examples: []string{
 			"dynctl down",
 			"dynctl down --deadline 10m       # let long requests end",
 			"dynctl down --deadline 0 --yes   # now",
+			"dynctl down --purge              # leave nothing on the disk",
 		},
 		See: []string{"dynctl up", "dynctl scale"},
 		Options: func(s *session.Session, _ []string) command.Runner {
@@ -64,9 +71,10 @@ stores of its own, agents on other machines go on without workers.`,
 	command.Duration(fs, &o.Deadline, "deadline", time.Minute, "how long requests may take to end")
 	command.Duration(fs, &o.Grace, "grace", 10*time.Second, "how much longer processes may take before they are killed")
 	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask, though requests run")
+	fs.BoolVar(&o.Purge, "purge", false, "delete data, logs and secret of the cluster afterwards")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would be stopped, and stop nothing")
 	command.Progress(fs, &o.Progress)
-	command.Grouped(fs, "Waiting", "deadline", "grace", "yes", "dry-run", "progress")
+	command.Grouped(fs, "Waiting", "deadline", "grace", "yes", "purge", "dry-run", "progress")
 	command.Rare(fs, "grace")
 	return cmd
 }
@@ -82,6 +90,7 @@ type Result struct {
 	CutOff     int      `json:"sequences_cut_off"`
 	Left       []string `json:"left"`
 	Remote     []string `json:"remote_nodes"`
+	Purged     []string `json:"purged,omitempty"` // paths that were deleted
 	DurationMS int64    `json:"duration_ms"`
 }
 
@@ -113,11 +122,16 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: downAction, Err: err}
 	}
-	if o.DryRun && (len(running) > 0 || o.Session.External()) {
+	if o.DryRun && (len(running) > 0 || o.Purge || o.Session.External()) {
 		return d.plan(ctx, running)
 	}
+	if o.Purge {
+		if err := d.mayPurge(ctx, running); err != nil {
+			return err
+		}
+	}
 	if len(running) == 0 && !o.Session.External() {
-		return d.nothing()
+		return d.nothing(ctx)
 	}
 	e, err := local.Endpoints()
 	known := err == nil
@@ -174,14 +188,29 @@ func (o *Options) Run(ctx context.Context) error {
 const downAction = "cannot stop the cluster"
 
 // nothing ends a down with nothing to do.
-func (d *downturn) nothing() error {
+func (d *downturn) nothing(ctx context.Context) error {
 	if left, err := launch.Sweep(d.local); err != nil || len(left) > 0 {
 		return &exit.Failure{Action: downAction, Err: errors.Join(err, errors.New("parts of the cluster still run")), Facts: left}
 	}
 	if others := d.session.RunningClusters(); len(others) > 0 {
 		d.session.Out.Note("running here: %s", strings.Join(others, ", "))
 	}
-	return d.session.Out.Answer(output.Answer{Data: d.res, Text: "nothing runs\n"})
+	text := "nothing runs"
+	if paths, err := d.traces(); d.o.Purge && (err != nil || len(paths) > 0) {
+		if err != nil {
+			return err
+		}
+		lock, err := d.local.LockStart(ctx)
+		if err != nil {
+			return &exit.Failure{Action: purgeAction, Err: err}
+		}
+		err = d.purge()
+		if err = errors.Join(err, lock.Release()); err != nil {
+			return err
+		}
+		text += d.purgedText()
+	}
+	return d.session.Out.Answer(output.Answer{Data: d.res, Text: text + "\n"})
 }
 
 // removeWorkers declares that there shall be none and waits for the drains. A

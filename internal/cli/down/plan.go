@@ -21,6 +21,8 @@ type plan struct {
 	Processes []downProcess `json:"would_stop"`
 	// Unread says why workers could not be listed; they are not drained then.
 	Unread string `json:"workers_unknown,omitempty"`
+	// Purge lists the paths that would be deleted.
+	Purge []string `json:"would_delete,omitempty"`
 }
 
 type downWorker struct {
@@ -37,8 +39,17 @@ type downProcess struct {
 // plan prints what would be done, in that order.
 func (d *downturn) plan(ctx context.Context, running []launch.Running) error {
 	p := plan{Workers: []downWorker{}, Processes: []downProcess{}}
-	if err := d.planWorkers(ctx, &p); err != nil {
-		return err
+	if len(running) > 0 || d.session.External() {
+		if err := d.planWorkers(ctx, &p); err != nil {
+			return err
+		}
+	}
+	if d.o.Purge {
+		paths, err := d.traces()
+		if err != nil {
+			return err
+		}
+		p.Purge = paths
 	}
 	for _, r := range slices.Backward(running) { // the one with the stores is the first, and ends last
 		p.Processes = append(p.Processes, downProcess{r.Node.Name, r.PID})
@@ -52,6 +63,9 @@ func (d *downturn) plan(ctx context.Context, running []launch.Running) error {
 	for _, r := range p.Processes {
 		fmt.Fprintf(&b, "would stop %s, process %d\n", r.Node, r.PID)
 		a.Names = append(a.Names, r.Node)
+	}
+	for _, path := range p.Purge {
+		fmt.Fprintf(&b, "would delete %s\n", path)
 	}
 	if p.Unread != "" {
 		d.session.Out.Warn("workers would not be drained: %s", p.Unread)

@@ -181,11 +181,18 @@ func (d *downturn) finish() error {
 	d.res.Left = append(d.res.Left, left...)
 	d.res.DurationMS = d.session.Out.Now().Sub(d.begin).Milliseconds()
 	d.screen.close()
-	if err := d.session.Out.Answer(output.Answer{Data: d.res, Text: d.sentence() + "\n"}); err != nil {
+	var unpurged error
+	if d.o.Purge && len(left) == 0 {
+		unpurged = d.purge()
+	}
+	if err := d.session.Out.Answer(output.Answer{Data: d.res, Text: d.sentence() + d.purgedText() + "\n"}); err != nil {
 		return err
 	}
 	if len(left) > 0 {
 		return &exit.Failure{Action: "cluster " + d.session.Config.Cluster + " is still running in part", Err: errors.New(left[0]), Facts: left[1:]}
+	}
+	if unpurged != nil {
+		return unpurged
 	}
 	if len(d.res.Remote) > 0 {
 		d.session.Out.Note("agents that were not started here go on without workers: %s", strings.Join(d.res.Remote, ", "))
