@@ -23,6 +23,7 @@ type Options struct {
 	Port       int
 	Timeout    time.Duration
 	ModelCheck string // model that is asked for what it has read; empty: none
+	Report     string // file for an archive of it all; empty: none
 }
 
 // Command makes dynctl doctor.
@@ -41,11 +42,16 @@ worker is asked for facts out of prompts that each prefill worker has read in it
 answer can only be right if the right blocks arrived whole. The built-in model can answer;
 another one is named with --model-check=NAME.
 
+--report writes an archive for a bug report, besides: these findings, versions, settings,
+topology, statuses and history, and the ends of logs. Secrets are masked; still, look into
+it before you publish it. --report=FILE names it.
+
 The exit code is 1 if a check fails, and 0 otherwise, also with warnings.`,
 		Examples: []string{
 			"dynctl doctor",
 			"dynctl doctor -q          # names of the checks that failed",
 			"dynctl doctor --model-check -o json",
+			"dynctl doctor --report=bug.tar.gz",
 		},
 		See: []string{"dynctl ps", "dynctl logs", "dynctl top"},
 		Options: func(s *session.Session, _ []string) command.Runner {
@@ -59,6 +65,8 @@ The exit code is 1 if a check fails, and 0 otherwise, also with warnings.`,
 	command.Duration(fs, &o.Timeout, "timeout", 10*time.Second, "how long each check may take")
 	fs.StringVar(&o.ModelCheck, "model-check", "", "ask the built-in model, or `NAME`, for facts that other workers have read")
 	fs.Lookup("model-check").NoOptDefVal = cluster.BuiltinModelName
+	fs.StringVar(&o.Report, "report", "", "write an archive for a bug report, without secrets, to `FILE` or a name made of the time")
+	fs.Lookup("report").NoOptDefVal = reportByTime
 	return cmd
 }
 
@@ -109,6 +117,13 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	if err := o.Session.Out.Answer(a); err != nil {
 		return err
+	}
+	if o.Report != "" {
+		name, err := o.writeReport(ctx, d)
+		if err != nil {
+			return err
+		}
+		o.Session.Out.Note("report: %s; look into it before you publish it", name)
 	}
 	if d.Failed > 0 {
 		return exit.Silent{Code: exit.Failed}
