@@ -20,7 +20,7 @@ LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./inte
 LINK     = -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
+.PHONY: up down build install test test-arm64 two-hosts race lint tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -30,6 +30,9 @@ down: build ## stop the local cluster
 
 build: ## build bin/dynctl, bin/dynamod and bin/dynlab
 	go build -trimpath -o bin/ ./cmd/...
+
+install: ## put dynctl and dynamod where go install does (GOBIN, else ~/go/bin)
+	go install -trimpath ./cmd/dynctl ./cmd/dynamod
 
 test: ## run all tests
 	go test $(LINK) -p $(PARALLEL) -timeout $(TIMEOUT) $(LONG) ./...
