@@ -74,7 +74,7 @@ func (a *Agent) warnOfLoopback() {
 	for _, addr := range append(slices.Clone(a.stores.etcdEndpoints), a.stores.natsURL) {
 		if host := hostOf(addr); host != "" && !onLoopback(host) && !ofThisMachine(host) {
 			a.log.Warn("other nodes are told to reach this one at its loopback address, which they cannot: set --node-advertise-host",
-				"node", a.cfg.Node.Name, "advertised", a.cfg.Node.AdvertiseHost, "cluster_at", host)
+				"advertised", a.cfg.Node.AdvertiseHost, "cluster_at", host)
 			return
 		}
 	}

@@ -86,8 +86,8 @@ func Nodes(v client.View, own, start string) Finding {
 		return Bad(start, "none is up")
 	}
 	if far := onlyLocal(v.Nodes); len(far) > 0 {
-		return Bad("dynamod --node-advertise-host ADDRESS on "+human.Names(far)+", an address at which the other hosts reach it",
-			"%s tell other hosts a loopback address, at which they cannot be reached", human.Names(far)).With("unreachable", far)
+		return Bad("dynamod --node-advertise-host ADDRESS on "+human.Names(far)+", an address at which the other nodes reach it",
+			"other nodes are told to reach %s at a loopback address", human.Names(far)).With("unreachable", far)
 	}
 	parts, ways := onNodes(versions), onNodes(isas)
 	const fix = "dynctl down, then up, with dynctl and dynamod of one release"
@@ -106,7 +106,7 @@ func Nodes(v client.View, own, start string) Finding {
 }
 
 // onlyLocal names the nodes that advertise a loopback address, where nodes are on several
-// hosts.
+// hosts or others advertise one of a network.
 func onlyLocal(nodes []cluster.Node) (names []string) {
 	hosts := map[string]bool{}
 	for _, n := range nodes {
@@ -115,7 +115,7 @@ func onlyLocal(nodes []cluster.Node) (names []string) {
 			names = append(names, n.Name)
 		}
 	}
-	if len(hosts) < 2 {
+	if len(hosts) < 2 && len(names) == len(nodes) {
 		return nil
 	}
 	return names
