@@ -69,7 +69,7 @@ func TestDoctorReport(t *testing.T) {
 		t.Errorf("mode %v, %d bytes", info.Mode(), info.Size())
 	}
 	files := unpack(t, name)
-	for _, want := range []string{"version.json", "doctor.json", "settings.json", "cluster.json", "workers.json", "history.json", "notes.txt", "logs/node-1/dynamod.log", "logs/node-1/worker-1.log"} {
+	for _, want := range []string{"version.json", "doctor.json", "settings.json", "cluster.json", "workers.json", "history.json", "events.json", "notes.txt", "logs/node-1/dynamod.log", "logs/node-1/worker-1.log"} {
 		if files["dynctl-report/"+want] == "" {
 			t.Errorf("%s is missing or empty; notes:\n%s", want, files["dynctl-report/notes.txt"])
 		}

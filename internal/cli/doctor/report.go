@@ -26,6 +26,9 @@ const (
 	// logEnd bounds what a report holds of one log, in bytes, and logLines in lines.
 	logEnd   = 256 << 10
 	logLines = 2000
+	// listenFor is how long a report listens to events, of which it takes mostEvents.
+	listenFor  = 3 * time.Second
+	mostEvents = 1000
 	// reportMost bounds a report before compression; logs beyond it are left out.
 	reportMost = 64 << 20
 )
@@ -87,10 +90,32 @@ func (r *report) fill(ctx context.Context, o *Options, d Diagnosis) error {
 			r.notes = append(r.notes, late.Error())
 		}
 		errs = append(errs, r.json("cluster.json", v), r.json("workers.json", c.Workers(ctx, v)), r.json("history.json", history))
-		errs = append(errs, r.logs(ctx, c, v, o.Timeout))
+		errs = append(errs, r.json("events.json", r.events(ctx, c)), r.logs(ctx, c, v, o.Timeout))
 	}
 	errs = append(errs, r.localLogs(local, err != nil))
 	return errors.Join(append(errs, r.file("notes.txt", []byte(strings.Join(r.notes, "\n")+"\n")))...)
+}
+
+// events listens for a while: events are not kept.
+func (r *report) events(ctx context.Context, c *client.Cluster) []client.Event {
+	list := []client.Event{}
+	s, err := c.Events(ctx)
+	if err != nil {
+		r.notes = append(r.notes, "events: "+err.Error())
+		return list
+	}
+	defer func() { _ = s.Close() }() // nothing was written
+	for over := time.After(listenFor); len(list) < mostEvents; {
+		select {
+		case e := <-s.Events():
+			list = append(list, e)
+		case <-over:
+			return list
+		case <-ctx.Done():
+			return list
+		}
+	}
+	return list
 }
 
 // logs asks the agents of all nodes for the ends of their logs and their workers'.
