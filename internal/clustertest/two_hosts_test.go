@@ -26,15 +26,32 @@ func TestTwoHosts(t *testing.T) {
 	if os.Getenv("DYNCTL_TWO_HOSTS") == "" {
 		t.Skip("takes minutes: make two-hosts")
 	}
+	onHosts(t, "two-hosts.sh", 20*time.Minute, "./cmd/dynctl", "./cmd/dynamod", "./internal/clustertest/cable")
+}
+
+// What docs/first-steps.md and docs/production.md say about two hosts, typed as it stands.
+func TestFirstStepsOnTwoHosts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("network namespaces are those of Linux")
+	}
+	if testing.Short() {
+		t.Skip("builds and starts programs")
+	}
+	onHosts(t, "first-steps.sh", 3*time.Minute, "./cmd/dynctl", "./cmd/dynamod")
+}
+
+// onHosts builds programs and runs a script with their directory.
+func onHosts(t *testing.T, script string, most time.Duration, programs ...string) {
+	t.Helper()
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/dynctl", "./cmd/dynamod", "./internal/clustertest/cable")
+	build := exec.Command("go", append([]string{"build", "-o", bin + "/"}, programs...)...)
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", filepath.Join("..", "..", "scripts", "two-hosts.sh"), bin)
+	cmd := exec.CommandContext(ctx, "bash", filepath.Join("..", "..", "scripts", script), bin)
 	// It removes its namespaces when it is asked to end.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
