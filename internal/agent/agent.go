@@ -39,6 +39,8 @@ import (
 type Options struct {
 	Version string
 	Log     *slog.Logger
+	// Settings are the run-time settings that the configuration sets, for dynctl to show.
+	Settings map[string]cluster.NodeSetting
 	// Load replaces the loading of models, for tests and simulations.
 	Load func(ctx context.Context, a cluster.Assignment, progress func(float64)) (*worker.Loaded, error)
 	// Admit replaces, for tests, the check of an assignment before a worker is replaced.

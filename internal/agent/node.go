@@ -81,7 +81,7 @@ func (a *Agent) publishNode(ctx context.Context) error {
 		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices, GPU: &gpu,
 		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.statusAddr(),
 		EmbeddedEtcd: a.stores.etcd != nil, EmbeddedNATS: a.stores.nats != nil,
-		Secret: a.secret.Fingerprint(),
+		Secret: a.secret.Fingerprint(), Settings: a.opts.Settings,
 	}
 	for _, name := range a.cfg.Node.Roles {
 		role, err := cluster.ParseRole(name)

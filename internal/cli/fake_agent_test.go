@@ -57,8 +57,9 @@ type fakeConfig struct {
 	// NodeID and Incarnation are made up when empty.
 	NodeID, Incarnation string
 	Roles               []cluster.Role
-	Devices             []string // default cpu:0
-	Port                int      // of the frontend; -1 for none
+	Devices             []string                       // default cpu:0
+	Port                int                            // of the frontend; -1 for none
+	Settings            map[string]cluster.NodeSetting // of its own configuration
 	// Fail gives workers a reason to fail; FailTimes limits how often each does, 0 is always.
 	Fail      map[string]string
 	FailTimes int
@@ -122,7 +123,8 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 		return a, err
 	}
 	a.node = cluster.Node{
-		ID: id, Name: cfg.Name, Namespace: cfg.Namespace, Host: host, PID: os.Getpid(), InstanceID: a.drt.ID(), Version: "v0.0.0-test", StartedAt: time.Now(),
+		Settings: cfg.Settings,
+		ID:       id, Name: cfg.Name, Namespace: cfg.Namespace, Host: host, PID: os.Getpid(), InstanceID: a.drt.ID(), Version: "v0.0.0-test", StartedAt: time.Now(),
 		Roles: cfg.Roles, RequestPlane: srv.Addr(), EmbeddedEtcd: cfg.Port >= 0,
 	}
 	for _, d := range cfg.Devices {

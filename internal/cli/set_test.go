@@ -81,6 +81,40 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// Where the cluster sets nothing, the list has what counts on the nodes, and where it is from.
+func TestSetShowsEffectiveValues(t *testing.T) {
+	w := newWorld(t)
+	has := func(what, line string) {
+		t.Helper()
+		clitest.Has(t, what, w.ok("set").stdout, line)
+	}
+	w.agent(fakeConfig{Name: "node-1", Settings: map[string]cluster.NodeSetting{}})
+	has("a default", "router.policy\tkv\tkv\tdefault\n")
+	w.agent(fakeConfig{Name: "node-2", Settings: map[string]cluster.NodeSetting{
+		"router.policy": {Value: "random", Origin: "DYN_ROUTER_MODE"}, "disagg.strategy": {Value: "decode-first", Origin: "--disagg-strategy"},
+	}})
+	has("nodes that differ", "router.policy\tkv on node-1; random on node-2\tkv\tnodes differ\n")
+	has("the default by a flag", "disagg.strategy\tdecode-first\tdecode-first\t--disagg-strategy on node-2\n")
+	w.agent(fakeConfig{Name: "node-3"}) // of an earlier release
+	has("a node that does not tell", "router.policy\tkv on node-1; random on node-2\tkv\tnodes differ\n")
+	var all []struct {
+		Setting, Source  string
+		Value, Effective any
+		ByNode           map[string]any `json:"by_node"`
+	}
+	if err := json.Unmarshal([]byte(w.ok("set", "router.policy", "disagg.remote_prefill_timeout", "-o", "json").stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	if p := all[1]; p.Effective != nil || p.Value != nil || p.ByNode["node-1"] != "kv" || p.ByNode["node-2"] != "random" || len(p.ByNode) != 2 {
+		t.Errorf("got %+v", all)
+	}
+	if p := all[0]; p.Effective != "30s" || p.Source != "default" || p.ByNode != nil {
+		t.Errorf("got %+v", all)
+	}
+	w.ok("set", "router.policy=direct")
+	has("set in the cluster", "router.policy\tdirect\tkv\tcluster\n")
+}
+
 func TestSetRefuses(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct {

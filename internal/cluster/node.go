@@ -49,9 +49,18 @@ type Node struct {
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
 	// Secret is the fingerprint of the secret that the node proves to others.
 	Secret string `json:"secret,omitempty"`
+	// Settings are the run-time settings that the node's own configuration sets, by name. They
+	// count where the cluster sets none. Nil if the node does not tell.
+	Settings map[string]NodeSetting `json:"settings"`
 	// Alarms lists problems that need an operator's attention while the node still
 	// serves, one sentence each.
 	Alarms []string `json:"alarms,omitempty"`
+}
+
+// NodeSetting is a setting of a node's own configuration.
+type NodeSetting struct {
+	Value  string `json:"value"`  // as dynctl set takes it
+	Origin string `json:"origin"` // file with line, variable or flag
 }
 
 // MemoryOf returns the memory in bytes that workers of a device can use. The CPU devices

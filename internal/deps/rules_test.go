@@ -91,7 +91,7 @@ var onlyRules = []only{
 	{"cli/fleet", []string{"cli/exit", "cli/human", "cli/session", "client", "cluster"}, "what commands say of workers and nodes"},
 	{"cli/frontend", []string{"cli/exit", "cli/human", "cli/session", "client", "openai"}, "finds frontends for verbs that talk with them"},
 	{"cli/listing", []string{"cli/exit", "cli/human", "cli/output", "cli/session", "client"}, "lists things of any kind"},
-	{"cli/settings", []string{"cli/human", "cli/listing", "cli/output", "client", "config"}, "settings at run time, for get and set"},
+	{"cli/settings", []string{"cli/human", "cli/listing", "cli/output", "client", "cluster", "config"}, "settings at run time, for get and set"},
 	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},
 	{"cli/declare", []string{"cli/command", "cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster", "topofile"}, "what verbs share that declare a topology"},
 	{"cli/jointoken", []string{"cli/human", "cli/session", "client", "config", "credentials", "statedir"}, "tokens, for up and credentials"},

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/agent"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/dynlib"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -184,7 +185,7 @@ func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
 			}
 		}
 	}()
-	a, err := agent.New(cfg, agent.Options{Version: version.String(), Log: slog.New(terminalHandler(cfg, stderr))})
+	a, err := agent.New(cfg, agent.Options{Version: version.String(), Settings: own(origins), Log: slog.New(terminalHandler(cfg, stderr))})
 	if err != nil {
 		return err
 	}
@@ -192,6 +193,17 @@ func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
 		a.Log().Warn("configuration", "warning", w)
 	}
 	return a.Run(ctx, hurry)
+}
+
+// own are the run-time settings that the configuration sets.
+func own(origins *config.Origins) map[string]cluster.NodeSetting {
+	out := map[string]cluster.NodeSetting{}
+	for _, k := range config.RuntimeKeys() {
+		if v, ok := origins.Of(k.Name); ok && origins.Set(k.Name) {
+			out[k.Name] = cluster.NodeSetting{Value: v.Text(), Origin: v.Origin.String()}
+		}
+	}
+	return out
 }
 
 // terminalHandler logs to standard error. If that is the file in which dynctl keeps the

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -345,6 +346,18 @@ func TestStartAfterAKill(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	left(t, state)
+}
+
+// What the configuration sets is published with its origin; defaults are not.
+func TestOwnSettings(t *testing.T) {
+	_, origins, err := config.LoadDynamod(config.Input{Environ: []string{"HOME=" + t.TempDir(), "DYN_ROUTER_MODE=round_robin", "DYNAMOD_FRONTEND_PORT=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]cluster.NodeSetting{"router.policy": {Value: "round-robin", Origin: "DYN_ROUTER_MODE"}}
+	if got := own(origins); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
 }
 
 // In the background, where dynctl keeps standard error in a file of the node, only errors go

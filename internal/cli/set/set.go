@@ -115,7 +115,7 @@ func (o *Options) Run(ctx context.Context) error {
 			return &exit.Failure{Action: action, Err: err}
 		}
 	}
-	all, err := settings.All(ctx, c)
+	all, err := settings.Now(ctx, c)
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}
@@ -136,7 +136,7 @@ func (o *Options) Run(ctx context.Context) error {
 
 // plan says what would change.
 func (o *Options) plan(ctx context.Context, c *client.Cluster, changes []assignment) error {
-	all, err := settings.All(ctx, c)
+	all, err := settings.Now(ctx, c)
 	if err != nil {
 		return &exit.Failure{Action: "cannot list settings", Err: err}
 	}

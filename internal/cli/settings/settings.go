@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/listing"
 	"github.com/dynctl/dynctl/internal/cli/output"
 	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 )
 
@@ -22,10 +23,17 @@ type Setting struct {
 	Value   any    `json:"value"` // null if it is not set
 	Default any    `json:"default"`
 	Origin  string `json:"origin"` // of the value: "cluster" or "node", each dynamod's own configuration
-	Help    string `json:"help"`
-	Error   string `json:"error,omitempty"` // why the stored value is ignored
+	// Effective is the value that counts, and Source where it comes from: "cluster",
+	// "default", or a file, variable or flag on some nodes. It is null where the nodes differ,
+	// which ByNode tells, and where no node tells.
+	Effective any            `json:"effective"`
+	Source    string         `json:"source"`
+	ByNode    map[string]any `json:"by_node,omitempty"`
+	Help      string         `json:"help"`
+	Error     string         `json:"error,omitempty"` // why the stored value is ignored
 
-	text string // of the value
+	text  string // of the value
+	shown string // of the effective value; empty if it is unknown
 }
 
 // Where the value of a run-time setting comes from.
@@ -34,8 +42,8 @@ const (
 	originNode    = "node"    // each dynamod's own configuration counts
 )
 
-// All are all settings with their values now.
-func All(ctx context.Context, c *client.Cluster) ([]Setting, error) {
+// All are all settings with their values now, on these nodes.
+func All(ctx context.Context, c *client.Cluster, nodes []cluster.Node) ([]Setting, error) {
 	stored, err := c.Settings(ctx)
 	if err != nil {
 		return nil, err
@@ -46,6 +54,7 @@ func All(ctx context.Context, c *client.Cluster) ([]Setting, error) {
 		if raw, ok := stored[k.Name]; ok {
 			s.read(k, raw)
 		}
+		s.weigh(k, nodes)
 		out = append(out, s)
 	}
 	return out, nil
@@ -70,11 +79,11 @@ func Table(items []Setting, wide bool) *output.Table {
 	}
 	t := output.NewTable(titles...)
 	for _, s := range items {
-		value := human.OrDash(s.text)
+		value := human.OrDash(s.shown)
 		if s.Error != "" {
 			value = "ignored: " + s.Error
 		}
-		row := []string{s.Setting, value, fmt.Sprint(s.Default), s.Origin}
+		row := []string{s.Setting, value, fmt.Sprint(s.Default), s.Source}
 		if wide {
 			row = append(row, s.Help)
 		}
@@ -115,8 +124,10 @@ func CompleteNames(_ *cobra.Command, args []string, _ string) ([]cobra.Completio
 // Kind lists settings that change at run time.
 func Kind() listing.Kind[Setting] {
 	return listing.Kind[Setting]{
-		What:  "config",
-		Items: func(ctx context.Context, s listing.Scene) ([]Setting, error) { return All(ctx, s.Cluster) },
+		What: "config",
+		Items: func(ctx context.Context, s listing.Scene) ([]Setting, error) {
+			return All(ctx, s.Cluster, s.View.Nodes)
+		},
 		Name:  func(r Setting) string { return r.Setting },
 		Table: func(_ listing.Scene, items []Setting, wide bool) *output.Table { return Table(items, wide) },
 	}
