@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -345,6 +346,10 @@ func (a *Agent) Peers() []PeerInfo {
 
 type inboundKey struct{ name, incarnation, transport string }
 
+// ErrRemoteClosed is the cause of a lost peer whose agent was closed in order, as when a worker
+// restarts. It is an [ErrRemoteDisconnect].
+var ErrRemoteClosed = fmt.Errorf("the peer's agent was closed: %w", ErrRemoteDisconnect)
+
 // peerDown marks an outgoing peer failed after its connection broke.
 func (a *Agent) peerDown(r Remote, cause error) {
 	a.mu.Lock()
@@ -356,9 +361,18 @@ func (a *Agent) peerDown(r Remote, cause error) {
 	p.state, p.reason, p.since = PeerFailed, cause.Error(), time.Now()
 	a.mu.Unlock()
 	a.stats.peerDowns.Add(1)
-	a.log.Warn("nixl peer failed", "peer", r.Name, "incarnation", r.Incarnation, "transport", p.transport.Name(), "error", cause)
+	level, what := loss(cause)
+	a.log.Log(context.Background(), level, what, "peer", r.Name, "incarnation", r.Incarnation, "transport", p.transport.Name(), "error", cause)
 	p.transport.Disconnect(r, cause)
 	a.downs.push(PeerDown{Peer: r.Name, Incarnation: r.Incarnation, Transport: p.transport.Name(), Cause: cause, At: time.Now()})
+}
+
+// loss is how the log tells of a lost peer: one that took its leave is no reason to worry.
+func loss(cause error) (slog.Level, string) {
+	if errors.Is(cause, ErrRemoteClosed) {
+		return slog.LevelInfo, "nixl peer left"
+	}
+	return slog.LevelWarn, "nixl peer failed"
 }
 
 func (a *Agent) inboundUp(transport string, from Identity) {

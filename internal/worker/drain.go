@@ -25,7 +25,7 @@ type drain struct {
 }
 
 func (w *Worker) beginDrain(ctx context.Context, t *term, o order) *drain {
-	w.log.Info("draining", "deadline", o.deadline, "force", o.force)
+	w.log.Info("draining", o.attrs()...)
 	d := &drain{board: w.board, order: o, began: time.Now(), steps: t.drainSteps(), figures: t.drainFigures()}
 	st := cluster.DrainStatus{Step: d.steps[0].Name, StartedAt: d.began, Deadline: o.deadline}
 	if err := d.figures(ctx, &st, false); err != nil {
@@ -41,6 +41,15 @@ func (w *Worker) beginDrain(ctx context.Context, t *term, o order) *drain {
 	})
 	d.begin(ctx)
 	return d
+}
+
+// attrs are what the log tells of an order; one without a deadline has none.
+func (o order) attrs() []any {
+	attrs := []any{"force", o.force}
+	if !o.deadline.IsZero() {
+		attrs = append(attrs, "deadline", o.deadline)
+	}
+	return attrs
 }
 
 // begin begins the present step.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -296,4 +297,15 @@ func TestClearKV(t *testing.T) {
 			return i > 0 && kinds[i-1] == cluster.KVStored && kinds[len(kinds)-1] == cluster.KVStored
 		}
 	})
+}
+
+// A drain without a deadline is not logged with one in the year 1.
+func TestOrdersWithoutADeadline(t *testing.T) {
+	if got := fmt.Sprint(order{}.attrs()...); strings.Contains(got, "deadline") || !strings.Contains(got, "force") {
+		t.Errorf("got %s", got)
+	}
+	at := time.Unix(1e9, 0)
+	if got := (order{deadline: at}).attrs(); !slices.Contains(got, any("deadline")) || !slices.Contains(got, any(at)) {
+		t.Errorf("got %v", got)
+	}
 }

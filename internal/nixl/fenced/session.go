@@ -179,7 +179,7 @@ func (s *session) serve() error {
 			case <-ping.C:
 				s.c.send(frame{header: header{kind: kindPing}})
 			case <-s.ctx.Done():
-				s.c.bye(wire.Goodbye(context.Cause(s.ctx)))
+				s.c.bye(wire.LastWord(context.Cause(s.ctx)))
 				return
 			case <-s.c.done:
 				return
@@ -225,7 +225,7 @@ func (s *session) handle(h header, body []byte) error {
 	case kindPong:
 		return nil
 	case kindBye:
-		return fmt.Errorf("peer closed the connection: %s: %w", wire.Printable(body), nixl.ErrRemoteDisconnect)
+		return wire.Goodbye(body)
 	}
 	return fmt.Errorf("frame of kind %d from a target: %w", h.kind, errProtocol)
 }

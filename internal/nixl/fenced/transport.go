@@ -267,7 +267,7 @@ func (t *transport) Close() error {
 		s.stop(fmt.Errorf("agent closes: %w", nixl.ErrCanceled))
 	}
 	for _, in := range inbound {
-		in.c.bye("agent closes")
+		in.c.bye(wire.AgentCloses)
 	}
 	t.wg.Wait()
 	return nil

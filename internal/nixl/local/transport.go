@@ -172,7 +172,7 @@ func (t *transport) Close() error {
 	}
 	for _, l := range in {
 		// The initiator learns that its peer is gone.
-		gone := fmt.Errorf("peer %q closed: %w", l.remote.Name, nixl.ErrRemoteDisconnect)
+		gone := fmt.Errorf("peer %q: %w", l.remote.Name, nixl.ErrRemoteClosed)
 		if l.close(gone, nil) {
 			l.source.host.PeerDown(l.remote, gone)
 		}

@@ -162,7 +162,7 @@ func (c *initiator) frame(h header) error {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("peer closed the connection: %s: %w", wire.Printable(body), nixl.ErrRemoteDisconnect)
+		return wire.Goodbye(body)
 	}
 	return fmt.Errorf("frame of kind %d from a target: %w", h.kind, errProtocol)
 }

@@ -107,7 +107,7 @@ func (s *session) serve() error {
 	case <-s.stopped:
 		s.cancelAll(s.reason)
 		for _, c := range conns {
-			c.bye(wire.Goodbye(s.reason))
+			c.bye(wire.LastWord(s.reason))
 		}
 	}
 	wg.Wait()

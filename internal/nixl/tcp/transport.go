@@ -166,7 +166,7 @@ func (t *transport) Close() error {
 		s.stop(fmt.Errorf("agent closes: %w", nixl.ErrCanceled))
 	}
 	for _, in := range inbound {
-		in.bye("agent closes")
+		in.bye(wire.AgentCloses)
 	}
 	t.mu.Lock()
 	for nc := range t.greeting {

@@ -162,7 +162,7 @@ func (s *session) frame(f frame) error {
 	case kindPong, kindData:
 		return nil
 	case kindBye:
-		return fmt.Errorf("peer closed the connection: %s: %w", wire.Printable(f.body), nixl.ErrRemoteDisconnect)
+		return wire.Goodbye(f.body)
 	}
 	return fmt.Errorf("message of kind %d from a target: %w", f.kind, errProtocol)
 }
@@ -293,7 +293,7 @@ func (s *session) step() (busy bool) {
 	if s.state == leaving && s.inFlight() == 0 {
 		if !s.bye {
 			s.bye = true
-			s.port.send(frame{kind: kindBye, body: []byte(wire.Goodbye(s.cause))})
+			s.port.send(frame{kind: kindBye, body: []byte(wire.LastWord(s.cause))})
 			return true
 		}
 		if s.port.flushed() {

@@ -284,7 +284,7 @@ func (t *transport) shut(gone chan struct{}) {
 		s.stop(fmt.Errorf("agent closes: %w", nixl.ErrCanceled))
 	}
 	for in := range t.inbound {
-		in.bye("agent closes")
+		in.bye(wire.AgentCloses)
 	}
 	t.await(gone)
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -65,25 +64,4 @@ func (ss *Sessions[S]) Close() []S {
 	}
 	ss.closed, ss.of = true, nil
 	return all
-}
-
-// ErrOrderly is why a connection ends that its initiator closed in an orderly way.
-var ErrOrderly = errors.New("closed by the peer")
-
-const unused = "unused"
-
-// Goodbye returns the last word of an initiator that closes a connection because of cause.
-func Goodbye(cause error) string {
-	if errors.Is(cause, nixl.ErrUnused) {
-		return unused
-	}
-	return "peer was forgotten"
-}
-
-// Left returns what the last word of an initiator means: [ErrOrderly] or [nixl.ErrUnused].
-func Left(word []byte) error {
-	if string(word) == unused {
-		return nixl.ErrUnused
-	}
-	return ErrOrderly
 }

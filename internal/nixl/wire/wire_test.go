@@ -168,3 +168,13 @@ func TestListenTakesTheNextPort(t *testing.T) {
 		t.Errorf("after %s comes %s", addr, next)
 	}
 }
+
+// A goodbye of an agent that is closed in order is told from others.
+func TestGoodbye(t *testing.T) {
+	if err := Goodbye([]byte(AgentCloses)); !errors.Is(err, nixl.ErrRemoteClosed) || nixl.StatusOf(err) != nixl.ErrRemoteDisconnect {
+		t.Errorf("got %v", err)
+	}
+	if err := Goodbye([]byte("peer was \x1b forgotten")); errors.Is(err, nixl.ErrRemoteClosed) || nixl.StatusOf(err) != nixl.ErrRemoteDisconnect || err.Error() != `peer closed the connection: peer was \x1b forgotten: remote disconnected` {
+		t.Errorf("got %v", err)
+	}
+}
