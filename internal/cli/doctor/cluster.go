@@ -91,7 +91,9 @@ func (o *Options) unreachable(err error, took float64) []judge.Finding {
 		switch {
 		case errors.Is(err, statedir.ErrNotRunning):
 			f = judge.Skipped("no cluster runs")
-			if others := o.Session.RunningClusters(); len(others) > 0 {
+			if y := o.Session.Service(); y != nil {
+				f = judge.Skipped("%s: %s", y, y.Use("dynctl doctor"))
+			} else if others := o.Session.RunningClusters(); len(others) > 0 {
 				f = judge.Skipped("cluster %s does not run; running here: %s", o.Session.Config.Cluster, strings.Join(others, ", "))
 			}
 		case i == 0:

@@ -15,6 +15,8 @@ type Env struct {
 	Environ []string // NAME=value
 	// Dir is the directory that relative paths start from.
 	Dir string
+	// Root is the directory below which the system keeps its files, for tests; empty means /.
+	Root string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Executable returns the path of dynctl itself, beside which dynamod is looked

@@ -136,6 +136,10 @@ func (s *Session) NotRunning(action string) error {
 		Action: action, Err: fmt.Errorf("cluster %s does not run on this machine", s.Config.Cluster), Code: exit.Unreachable,
 		Tries: []string{"dynctl up", "dynctl join TOKEN, or --etcd-endpoints host:port, for a cluster elsewhere"},
 	}
+	if y := s.Service(); y != nil {
+		f.Facts = append(f.Facts, y.String())
+		f.Tries = []string{y.Use(s.Command), f.Tries[1]}
+	}
 	if starting := s.starting(); len(starting) > 0 {
 		f.Err = fmt.Errorf("cluster %s does not say yet where its etcd is", s.Config.Cluster)
 		f.Facts = append(f.Facts, "running here: "+strings.Join(starting, ", "))

@@ -136,6 +136,11 @@ func (o *Options) Run(ctx context.Context) error {
 	if o.DryRun {
 		return o.plan(ctx)
 	}
+	if o.Session.Stopped() {
+		if err := o.Session.Second(upAction); err != nil {
+			return err
+		}
+	}
 	if err := o.agree(ctx); err != nil {
 		return err
 	}
