@@ -125,6 +125,9 @@ one secret_file.`,
 			return usageError{err}
 		}
 		if check {
+			for _, w := range origins.Warnings() {
+				_, _ = fmt.Fprintf(stderr, "dynamod: warning: %s\n", w) // the answer is what counts
+			}
 			where := origins.File()
 			if where == "" {
 				where = "no file, defaults and environment"

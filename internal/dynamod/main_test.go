@@ -348,6 +348,23 @@ func TestStartAfterAKill(t *testing.T) {
 	left(t, state)
 }
 
+// Variables of Dynamo that have no effect are named before anything starts.
+func TestCheckWarns(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "--check-config")
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &stdout, &stderr
+	cmd.Env = []string{asDynamod + "=1", "HOME=" + cmd.Dir, "DYN_DISCOVERY_BACKEND=kubernetes", "ENCODE_ENDPOINT=http://encode:1", "DYN_REQUEST_PLANE=tcp"}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	want := "dynamod: warning: DYN_DISCOVERY_BACKEND=kubernetes is not supported: workers are found in etcd (etcd.endpoints) or in the etcd inside a dynamod\n" +
+		"dynamod: warning: ENCODE_ENDPOINT is not used: there are no encode workers, and images are not supported\n"
+	if stderr.String() != want || !strings.HasPrefix(stdout.String(), "configuration is valid") {
+		t.Errorf("got %q and %q", stdout.String(), stderr.String())
+	}
+}
+
 // What the configuration sets is published with its origin; defaults are not.
 func TestOwnSettings(t *testing.T) {
 	_, origins, err := config.LoadDynamod(config.Input{Environ: []string{"HOME=" + t.TempDir(), "DYN_ROUTER_MODE=round_robin", "DYNAMOD_FRONTEND_PORT=1"}})
