@@ -10,7 +10,7 @@ import (
 
 func TestPurge(t *testing.T) {
 	root := t.TempDir()
-	make := func(cluster, node string) (Cluster, Node) {
+	made := func(cluster, node string) (Cluster, Node) {
 		c, err := Open(root, cluster)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestPurge(t *testing.T) {
 	}
 	there := func(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-	c, n := make("lab", "node-1")
+	c, n := made("lab", "node-1")
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestPurge(t *testing.T) {
 	}
 	write("lab", "secret")
 	builtin, own := write("models", "builtin-1", "config.json"), write("models", "mine", "config.json")
-	other, _ := make("other", "node-1")
+	other, _ := made("other", "node-1")
 
 	// While a node runs, nothing is deleted.
 	lock, err := n.Lock()

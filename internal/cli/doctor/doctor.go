@@ -50,7 +50,6 @@ The exit code is 1 if a check fails, and 0 otherwise, also with warnings.`,
 		Examples: []string{
 			"dynctl doctor",
 			"dynctl doctor -q          # names of the checks that failed",
-			"dynctl doctor --model-check -o json",
 			"dynctl doctor --report=bug.tar.gz",
 		},
 		See: []string{"dynctl ps", "dynctl logs", "dynctl top"},

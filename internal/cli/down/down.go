@@ -56,7 +56,6 @@ another cluster of this machine needs them. It asks first, and refuses while nod
 cluster that it cannot stop.`,
 		Examples: []string{
 			"dynctl down",
-			"dynctl down --deadline 10m       # let long requests end",
 			"dynctl down --deadline 0 --yes   # now",
 			"dynctl down --purge              # leave nothing on the disk",
 		},
