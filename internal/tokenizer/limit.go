@@ -112,10 +112,6 @@ func (e *encoder) overflow() {
 // room returns how many more tokens are allowed.
 func (e *encoder) room() int { return e.most - len(e.ids) }
 
-// coverFrom is the size in bytes from which the tokens of a piece are counted by what the
-// vocabulary has rather than by its longest token, which takes about as long as to merge them.
-const coverFrom = 1 << 10
-
 // countFrom is the size in bytes from which the tokens of a piece are counted by what the
 // vocabulary has, which takes about as long as to merge them, in place of by its longest token.
 const countFrom = 1 << 10
