@@ -30,18 +30,21 @@ func TestIdleWorkersAreSmall(t *testing.T) {
 			c.WaitReady(tc.many[0], tc.many[1])
 			more := tc.many[0] + tc.many[1] - tc.few[0] - tc.few[1]
 			many := footprints(t, c, func(f clustertest.Footprint) bool {
-				return f.Goroutines-least.Goroutines <= more*tc.goroutines && f.Files-least.Files <= more*tc.files
+				return f.Goroutines-least.Goroutines <= more*tc.goroutines && f.Files-least.Files <= more*tc.files+straySockets
 			})
 			t.Logf("%.1f goroutines and %.1f files a worker", float64(many.Goroutines-least.Goroutines)/float64(more), float64(many.Files-least.Files)/float64(more))
 			if n := many.Goroutines - least.Goroutines; n > more*tc.goroutines {
 				t.Errorf("%d more workers take %d goroutines\nbefore:\n%s\nnow:\n%s", more, n, least.Stacks, many.Stacks)
 			}
-			if n := many.Files - least.Files; n > more*tc.files {
+			if n := many.Files - least.Files; n > more*tc.files+straySockets {
 				t.Errorf("%d more workers take %d files", more, n)
 			}
 		})
 	}
 }
+
+// straySockets may be open by chance, for a request of the test, say.
+const straySockets = 2
 
 // footprints returns the smallest footprint of the first node within a few seconds, or the
 // first one that is enough: what has just started takes more for a while.

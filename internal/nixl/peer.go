@@ -361,18 +361,18 @@ func (a *Agent) peerDown(r Remote, cause error) {
 	p.state, p.reason, p.since = PeerFailed, cause.Error(), time.Now()
 	a.mu.Unlock()
 	a.stats.peerDowns.Add(1)
-	level, what := loss(cause)
-	a.log.Log(context.Background(), level, what, "peer", r.Name, "incarnation", r.Incarnation, "transport", p.transport.Name(), "error", cause)
+	a.log.Log(context.Background(), loss(cause), "nixl peer lost", "peer", r.Name, "incarnation", r.Incarnation, "transport", p.transport.Name(), "error", cause)
 	p.transport.Disconnect(r, cause)
 	a.downs.push(PeerDown{Peer: r.Name, Incarnation: r.Incarnation, Transport: p.transport.Name(), Cause: cause, At: time.Now()})
 }
 
-// loss is how the log tells of a lost peer: one that took its leave is no reason to worry.
-func loss(cause error) (slog.Level, string) {
+// loss is how loudly the log tells of a lost peer: one that took its leave is no reason to
+// worry.
+func loss(cause error) slog.Level {
 	if errors.Is(cause, ErrRemoteClosed) {
-		return slog.LevelInfo, "nixl peer left"
+		return slog.LevelInfo
 	}
-	return slog.LevelWarn, "nixl peer failed"
+	return slog.LevelWarn
 }
 
 func (a *Agent) inboundUp(transport string, from Identity) {

@@ -11,13 +11,12 @@ func TestLeavesAreNoWarnings(t *testing.T) {
 	for _, tc := range []struct {
 		cause error
 		level slog.Level
-		text  string
 	}{
-		{fmt.Errorf("peer closed the connection: %w", ErrRemoteClosed), slog.LevelInfo, "nixl peer left"},
-		{ErrRemoteDisconnect, slog.LevelWarn, "nixl peer failed"},
+		{fmt.Errorf("peer closed the connection: %w", ErrRemoteClosed), slog.LevelInfo},
+		{ErrRemoteDisconnect, slog.LevelWarn},
 	} {
-		if level, text := loss(tc.cause); level != tc.level || text != tc.text {
-			t.Errorf("%v: %s %q", tc.cause, level, text)
+		if level := loss(tc.cause); level != tc.level {
+			t.Errorf("%v: %s", tc.cause, level)
 		}
 	}
 	if StatusOf(ErrRemoteClosed) != ErrRemoteDisconnect {
