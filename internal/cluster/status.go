@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -194,6 +195,15 @@ type DrainStatus struct {
 	Overdue bool `json:"overdue,omitempty"`
 	// Safe is set when nothing is in flight and the lease is revoked.
 	Safe bool `json:"safe,omitempty"`
+}
+
+// Ends says what became of the sequences of the drain.
+func (d *DrainStatus) Ends() string {
+	text := fmt.Sprintf("%d finished, %d moved, %d cancelled", d.Finished, d.Moved, d.Cancelled)
+	if d.CutOff > 0 {
+		text += fmt.Sprintf(", %d cut off", d.CutOff)
+	}
+	return text
 }
 
 // OpenSequence is a sequence that still runs during a drain.

@@ -22,7 +22,6 @@ type action struct {
 	args     string            // of the command, as help shows them
 	about    string            // for the help
 	deadline bool              // the command takes one
-	accepted string            // what to expect, once it was accepted
 	// cannot says why it makes no sense for a worker; empty if it does.
 	cannot func(w *cluster.Worker) string
 	// effect says what will happen.
@@ -37,7 +36,7 @@ func actions() []*action { return []*action{drain(), resume()} }
 func drain() *action {
 	return &action{
 		kind: client.ActDrain, verb: "Drain", args: "<worker> [deadline]", about: "drain a worker, after a question",
-		deadline: true, accepted: "; the state column follows it", warns: lastOfRole,
+		deadline: true, warns: lastOfRole,
 		cannot: func(w *cluster.Worker) string {
 			switch {
 			case w.Desire == cluster.DesireRemove:
@@ -169,9 +168,6 @@ func (m *model) acted(msg actedMsg) {
 		m.say(draw.Bad, what+": "+msg.err.Error())
 		return
 	}
-	for _, a := range actions() {
-		if a.kind == msg.action.Kind {
-			m.say(draw.Good, what+": accepted"+a.accepted)
-		}
-	}
+	m.say(draw.Good, what+": accepted")
+	m.outcomes.begin(msg.action, m.shown.Snap.Time)
 }

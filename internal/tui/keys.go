@@ -120,7 +120,9 @@ func (m *model) press(k tea.KeyMsg) tea.Cmd {
 			m.say(draw.Warn, b.show+": "+why)
 			return nil
 		}
-		m.flash = flash{}
+		if !m.flash.lasting {
+			m.flash = flash{}
+		}
 		return b.run(m, key)
 	}
 	return nil

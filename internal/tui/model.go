@@ -20,12 +20,13 @@ type model struct {
 	source client.Source
 	cmds   *commander
 
-	shown *moment.Moment // what everything is drawn from
-	feed  feed
-	panes panes
-	page  *detail.Page // the screen that covers the panes; nil: none
-	over  stack        // what lies over both
-	flash flash
+	shown    *moment.Moment // what everything is drawn from
+	feed     feed
+	panes    panes
+	page     *detail.Page // the screen that covers the panes; nil: none
+	over     stack        // what lies over both
+	flash    flash
+	outcomes outcomes // of orders that were given
 
 	keys   []binding
 	words  commandLine
@@ -38,9 +39,10 @@ type model struct {
 
 // flash is a short message in the notice line.
 type flash struct {
-	text  string
-	st    draw.Style
-	until time.Time
+	text    string
+	st      draw.Style
+	until   time.Time
+	lasting bool // a key does not end it
 }
 
 // flashFor is the time that a message stays.
@@ -86,6 +88,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		was := m.feed.now
 		m.feed.now = msg.at
 		m.feed.sync()
+		if m.tell() {
+			m.dirty = true
+		}
 		if unit := m.tickEvery(); !was.Truncate(unit).Equal(msg.at.Truncate(unit)) {
 			m.dirty = true
 		}
@@ -114,6 +119,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	}
 	m.settle()
 	m.follow()
+	m.tell()
 	m.dirty = true
 	return m, cmd
 }
@@ -130,6 +136,7 @@ func (m *model) refresh() {
 	for i := range m.panes.all {
 		m.panes.all[i].Update()
 	}
+	m.outcomes.look(m.shown)
 }
 
 // settle brings everything up to the time and gives everything its size.

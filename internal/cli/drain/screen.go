@@ -170,7 +170,7 @@ func (d view) sequences(r *progress.Row, now time.Time) {
 	}
 	total := max(s.Sequences, s.Left)
 	if r.State == progress.Done {
-		r.Detail = ends(s)
+		r.Detail = s.Ends()
 		return
 	}
 	r.Detail = fmt.Sprintf("%d of %d left", s.Left, total)

@@ -236,20 +236,11 @@ func (d *drainer) sentence(now time.Time) string {
 	if d.replace {
 		text := fmt.Sprintf("%s drained in %s", d.name, human.Duration(d.took(now)))
 		if s != nil {
-			text += ": " + ends(s)
+			text += ": " + s.Ends()
 		}
 		return text + "; " + d.successor.Name + " serves in its place. safe to stop."
 	}
-	return fmt.Sprintf("%s drained in %s: %s%s. safe to stop.", d.name, human.Duration(d.took(now)), ends(s), d.cutOffText(s))
-}
-
-// ends says what became of the sequences of a drain.
-func ends(s *cluster.DrainStatus) string {
-	text := fmt.Sprintf("%d finished, %d moved, %d cancelled", s.Finished, s.Moved, s.Cancelled)
-	if s.CutOff > 0 {
-		text += fmt.Sprintf(", %d cut off", s.CutOff)
-	}
-	return text
+	return fmt.Sprintf("%s drained in %s: %s%s. safe to stop.", d.name, human.Duration(d.took(now)), s.Ends(), d.cutOffText(s))
 }
 
 // cutOffText says what becomes of the sequences that were cut off.
