@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -129,6 +130,27 @@ func (l *Live) Inspect(worker string) {
 
 // ReadOnly implements Source.
 func (l *Live) ReadOnly() string { return l.opts.ReadOnly }
+
+// Log implements Source.
+func (l *Live) Log(ctx context.Context, name string, tail int, write func([]byte) error) error {
+	v := l.watch.View()
+	o, node, known := LogOptions{Worker: name, Tail: tail, Follow: true}, v.Status[name].Node, false
+	if a, ok := v.Assignments[name]; ok {
+		node, known = a.Node, true
+	}
+	for _, n := range v.Nodes {
+		if !known && node == "" && (n.Name == name || n.ID == name) {
+			o.Worker, node = "", n.ID
+		}
+	}
+	switch {
+	case node == "" && known:
+		return fmt.Errorf("%s runs on no node", name)
+	case node == "":
+		return fmt.Errorf("%w: nothing is called %s in cluster %s", ErrNoWorker, name, l.c.Name)
+	}
+	return l.c.Logs(ctx, v, node, o, write)
+}
 
 // Act implements Source.
 func (l *Live) Act(ctx context.Context, a Action) error {

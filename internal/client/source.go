@@ -18,6 +18,10 @@ type Source interface {
 	// Inspect adds the activity of a worker to the following snapshots; an empty name
 	// ends that. It does not wait. A recording shows the activities that were recorded.
 	Inspect(worker string)
+	// Log calls write with the end of a log, at most tail lines, and then with what is
+	// added, in order. name is a worker, or a node for the log of its agent. It returns when
+	// ctx ends or write fails, or when the log cannot be read any more.
+	Log(ctx context.Context, name string, tail int, write func([]byte) error) error
 	// Act carries out one action. It returns when the order is accepted, not when the
 	// work is finished. Snapshots show the progress.
 	Act(ctx context.Context, a Action) error

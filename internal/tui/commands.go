@@ -48,6 +48,7 @@ func commands(specs []paneSpec) commandLine {
 	}
 	return append(out,
 		command{"inspect", "<worker or node>", "show one of them", runInspect, ownerNames},
+		command{"logs", "<worker or node>", "show the log of one of them", runLogs, ownerNames},
 		command{"interval", "<duration>", "interval between samples", runInterval, nil},
 		command{"seek", "<duration>", "wind a replay, back with -", runSeek, nil},
 		command{"speed", "<number>", "how fast a replay is played", runSpeed, nil},

@@ -33,6 +33,8 @@ type fakeSource struct {
 	interval time.Duration
 	looked   []string // workers that were to be inspected
 	wound    []string // what a replay was asked
+	logged   []string // whose logs were opened
+	streams  []func(ctx context.Context, write func([]byte) error) error
 }
 
 func newFakeSource() *fakeSource { return &fakeSource{ch: make(chan cluster.Snapshot, 1)} }
@@ -58,6 +60,16 @@ func (f *fakeSource) Act(_ context.Context, a client.Action) error {
 	defer f.mu.Unlock()
 	f.acts = append(f.acts, a)
 	return f.err
+}
+
+// Log hands the streams that the test made to the reader, one after the other, and then
+// waits for the reader to leave.
+func (f *fakeSource) Log(ctx context.Context, name string, _ int, write func([]byte) error) error {
+	f.mu.Lock()
+	f.logged = append(f.logged, name)
+	stream := f.streams[min(len(f.logged)-1, len(f.streams)-1)]
+	f.mu.Unlock()
+	return stream(ctx, write)
 }
 
 func (f *fakeSource) wind(order string, v any) {

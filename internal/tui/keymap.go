@@ -42,6 +42,7 @@ func keyMap(specs []paneSpec) []binding {
 		{keys: []string{"enter"}, show: "enter", group: groupRows, help: "inspect what the row is about; the queue", hint: "inspect", rank: 4, on: everywhere, can: func(m *model) string { return m.subject().NoOpen }, run: none(func(m *model) { m.open(m.subject().Open) })},
 		{keys: []string{"d"}, show: "d", group: groupWorker, help: "drain the worker, after a question", hint: "drain", rank: 3, on: everywhere, can: canDrain, run: askDrain},
 		{keys: []string{"r"}, show: "r", group: groupWorker, help: "resume a drained worker, after a question", hint: "resume", rank: 4, on: everywhere, can: canResume, run: askResume},
+		{keys: []string{"L"}, show: "L", group: groupWorker, help: "log of the worker, or of the node's agent, as it grows", on: everywhere, can: func(m *model) string { return m.cannotLog(m.logged()) }, run: func(m *model, _ string) tea.Cmd { return m.openLog(m.logged()) }},
 		{keys: []string{"s"}, show: "s", group: groupRows, help: "sort by the next column", hint: "sort", rank: 8, on: onPanes, can: cannotSort, run: none(func(m *model) { m.panes.rows().SortNext() })},
 		{keys: []string{"S"}, show: "S", group: groupRows, help: "reverse the order", on: onPanes, can: cannotSort, run: none(func(m *model) { m.panes.rows().Reverse() })},
 		{keys: []string{"p", " "}, show: "p", group: groupScreen, help: "freeze the screen, or hold a replay, and let it go on", hint: "pause", rank: 5, on: everywhere, run: none((*model).togglePause)},

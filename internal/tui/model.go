@@ -110,6 +110,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.pointer(tea.MouseEvent(msg))
 	case actedMsg:
 		m.acted(msg)
+	case logMsg:
+		cmd = m.cmds.awaitLog(msg.log)
 	case savedMsg:
 		if msg.err != nil {
 			m.say(draw.Bad, "save "+msg.name+": "+msg.err.Error())

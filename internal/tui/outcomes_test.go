@@ -86,6 +86,11 @@ func TestAResumeIsFollowedUntilItServes(t *testing.T) {
 		w[6].Desire, w[6].State, w[6].Reason = cluster.DesireRun, cluster.StateFailed, "no memory"
 	}))
 	sc.has("worker-7 does not start: no memory. its agent goes on trying")
+	sc.at(later(2*time.Second, func(w []cluster.Worker) { w[6].Desire, w[6].State = cluster.DesireRun, cluster.StateFailed }))
+	if len(sc.m.outcomes.news) != 0 {
+		t.Error("a failure is said twice")
+	}
+	sc.tick(flashFor)
 	sc.at(later(10*time.Second, func(w []cluster.Worker) { w[6].Desire, w[6].State = cluster.DesireRun, cluster.StateReady }))
 	sc.has("worker-7 serves again")
 	if len(sc.m.outcomes.open) != 0 {

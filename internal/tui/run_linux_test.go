@@ -139,6 +139,12 @@ func TestRun(t *testing.T) {
 			x.wait("accepted")
 			x.typeKeys("q")
 		}, nil},
+		{"a log is open", func(x *terminal, src *fakeSource, _ context.CancelCauseFunc) {
+			src.streams = []func(context.Context, func([]byte) error) error{stream(nil, "first line\n")}
+			x.typeKeys("L")
+			x.wait("first line")
+			x.typeKeys("\x03")
+		}, nil},
 		{"the source ends", func(x *terminal, src *fakeSource, _ context.CancelCauseFunc) {
 			src.Close()
 			x.wait("ENDED")

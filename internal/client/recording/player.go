@@ -132,6 +132,9 @@ func (p *Player) SetInterval(time.Duration) {}
 // Inspect implements [client.Source]: a recording has what was looked at.
 func (p *Player) Inspect(string) {}
 
+// Log implements [client.Source].
+func (p *Player) Log(context.Context, string, int, func([]byte) error) error { return ErrRecording }
+
 // Act implements [client.Source].
 func (p *Player) Act(context.Context, client.Action) error { return ErrRecording }
 

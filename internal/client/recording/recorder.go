@@ -134,6 +134,11 @@ func (r *Recorder) SetInterval(d time.Duration) { r.inner.SetInterval(d) }
 // Inspect implements [client.Source].
 func (r *Recorder) Inspect(worker string) { r.inner.Inspect(worker) }
 
+// Log implements [client.Source].
+func (r *Recorder) Log(ctx context.Context, name string, tail int, write func([]byte) error) error {
+	return r.inner.Log(ctx, name, tail, write)
+}
+
 // Act implements [client.Source].
 func (r *Recorder) Act(ctx context.Context, a client.Action) error { return r.inner.Act(ctx, a) }
 

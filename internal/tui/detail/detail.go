@@ -39,6 +39,8 @@ type Subject struct {
 	Worker   string // to be drained and resumed
 	NoWorker string
 
+	Node string // whose agent's log can be read; only without a worker
+
 	Open   Screen // by enter
 	NoOpen string
 }

@@ -25,7 +25,7 @@ func (m *node) Header() []draw.Part { return titled(m.Moment, "node", m.name) }
 func (m *node) Subject() Subject {
 	s := Subject{Title: m.name, NoWorker: notWorker, NoOpen: noFurther}
 	if n, _ := m.Node(m.name); n != nil {
-		s.Value = n
+		s.Value, s.Node = n, n.Name
 	} else {
 		s.NoValue = "the node has left the cluster"
 	}

@@ -102,7 +102,7 @@ func (p *nodes) Subject() detail.Subject {
 		return p.subject(chooseWorker)
 	}
 	n := p.at(row)
-	return detail.Subject{Title: n.Name, Value: n, NoWorker: chooseWorker, Open: detail.Node(p.m, n.Name)}
+	return detail.Subject{Title: n.Name, Value: n, Node: n.Name, NoWorker: chooseWorker, Open: detail.Node(p.m, n.Name)}
 }
 
 func (p *nodes) Table(o plain.Options) plain.Table {

@@ -67,7 +67,7 @@ func NewList(src Source) *List {
 func (l *List) Rebuild() {
 	l.total = l.src.N()
 	l.rows = l.rows[:0]
-	keep := matcher(l.filter)
+	keep := Matcher(l.filter)
 	for i := range l.total {
 		if l.filter == "" || keep(l.src.Text(i)) {
 			l.rows = append(l.rows, i)

@@ -49,9 +49,9 @@ func order(rows []int, n int, k SortKey, desc bool) {
 	})
 }
 
-// matcher returns the test of a filter: every word must occur, in any case; a
+// Matcher returns the test of a filter: every word must occur, in any case; a
 // leading "!" shows the other rows instead.
-func matcher(filter string) func(string) bool {
+func Matcher(filter string) func(string) bool {
 	rest, invert := strings.CutPrefix(filter, "!")
 	words := strings.Fields(strings.ToLower(rest))
 	if len(words) == 0 {
