@@ -166,6 +166,21 @@ func (l *Live) Act(ctx context.Context, a Action) error {
 		return l.c.Drain(ctx, a.Worker, deadline, false)
 	case ActResume:
 		return l.c.Resume(ctx, a.Worker)
+	case ActRestart:
+		_, err := l.c.Restart(ctx, a.Worker)
+		return err
+	case ActRestartAll:
+		_, err := l.c.RestartAll(ctx, cluster.Rollout{})
+		return err
+	case ActScale:
+		_, err := l.c.Scale(ctx, a.Prefill, a.Decode, "dynctl top: "+a.Text())
+		return err
+	case ActSet:
+		name, value, err := EncodeSetting(a.Setting, a.Value)
+		if err != nil {
+			return err
+		}
+		return l.c.PutSetting(ctx, name, value)
 	}
 	return errors.New("unknown action " + string(a.Kind))
 }

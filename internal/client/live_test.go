@@ -317,6 +317,15 @@ func TestLiveActs(t *testing.T) {
 	if a := assignment(t, c, "worker-1"); a.Desire != cluster.DesireDrain || !a.DrainDeadline.IsZero() {
 		t.Errorf("drained without a deadline: %+v", a)
 	}
+	if err := act(Action{Kind: ActRestart, Worker: "worker-1"}); err == nil || !strings.Contains(err.Error(), "worker-1 is drained") {
+		t.Errorf("restart of a drained worker: %v", err)
+	}
+	if err := errors.Join(act(Action{Kind: ActResume, Worker: "worker-1"}), act(Action{Kind: ActRestart, Worker: "worker-1"}), act(Action{Kind: ActDrain, Worker: "worker-1"})); err != nil {
+		t.Fatal(err)
+	}
+	if a := assignment(t, c, "worker-1"); a.Starts != 1 || a.Generation != 1 {
+		t.Errorf("restarted: %+v", a)
+	}
 	if err := act(Action{Kind: "explode", Worker: "worker-1"}); err == nil {
 		t.Error("an unknown action is accepted")
 	}

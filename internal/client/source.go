@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -47,18 +48,42 @@ type Playback interface {
 	SetSpeed(speed float64)
 }
 
-// ActionKind names an order that an operator can give a worker.
+// ActionKind names an order that an operator can give.
 type ActionKind string
 
-// The kinds of actions.
+// The kinds of actions. The first three are about one worker.
 const (
-	ActDrain  ActionKind = "drain"
-	ActResume ActionKind = "resume"
+	ActDrain      ActionKind = "drain"
+	ActResume     ActionKind = "resume"
+	ActRestart    ActionKind = "restart"
+	ActRestartAll ActionKind = "restart --rolling"
+	ActScale      ActionKind = "scale"
+	ActSet        ActionKind = "set"
 )
 
-// Action is an order for one worker.
+// Action is an order for one worker, or for the cluster.
 type Action struct {
-	Kind     ActionKind
-	Worker   string
-	Deadline time.Duration // drain: 0 means no limit
+	Kind            ActionKind
+	Worker          string        // empty for the cluster
+	Deadline        time.Duration // drain: 0 means no limit
+	Prefill, Decode *int          // scale: workers; nil keeps the number
+	Setting, Value  string        // set: as dynctl set takes them
+}
+
+// Text is the action in the words of the command line.
+func (a Action) Text() string {
+	text := string(a.Kind)
+	if a.Worker != "" {
+		text += " " + a.Worker
+	}
+	if a.Prefill != nil {
+		text += fmt.Sprintf(" prefill=%d", *a.Prefill)
+	}
+	if a.Decode != nil {
+		text += fmt.Sprintf(" decode=%d", *a.Decode)
+	}
+	if a.Setting != "" {
+		text += " " + a.Setting + "=" + a.Value
+	}
+	return text
 }

@@ -22,16 +22,20 @@ type action struct {
 	args     string            // of the command, as help shows them
 	about    string            // for the help
 	deadline bool              // the command takes one
-	// cannot says why it makes no sense for a worker; empty if it does.
+	// parse reads the arguments of the command; nil: a worker, and a deadline if it takes one.
+	parse    func(m *moment.Moment, args []string) (client.Action, error)
+	complete func(m *model) []string // the first argument; nil: workers
+	// cannot says why it makes no sense for a worker; empty if it does. Actions on the
+	// cluster have none.
 	cannot func(w *cluster.Worker) string
 	// effect says what will happen.
-	effect func(order client.Action) string
+	effect func(m *moment.Moment, order client.Action) string
 	// warns of what the cluster loses; nil: nothing.
 	warns func(m *moment.Moment, w *cluster.Worker) string
 }
 
 // actions are all there are, in the order of the help.
-func actions() []*action { return []*action{drain(), resume()} }
+func actions() []*action { return []*action{drain(), resume(), restart(), scale(), set()} }
 
 func drain() *action {
 	return &action{
@@ -50,7 +54,7 @@ func drain() *action {
 			}
 			return ""
 		},
-		effect: func(order client.Action) string {
+		effect: func(_ *moment.Moment, order client.Action) string {
 			text := "New requests go to others from now on, running sequences move to others or finish, then the lease is revoked."
 			if order.Deadline > 0 {
 				text += " After " + order.Deadline.String() + " it stays draining and says what is open."
@@ -72,7 +76,7 @@ func resume() *action {
 			}
 			return ""
 		},
-		effect: func(client.Action) string { return "The worker takes new requests again." },
+		effect: func(*moment.Moment, client.Action) string { return "The worker takes new requests again." },
 	}
 }
 
@@ -90,17 +94,20 @@ func lastOfRole(m *moment.Moment, w *cluster.Worker) string {
 	return fmt.Sprintf("the last serving %s worker: requests will wait or fail", cells.OrUnknown(string(w.Role)))
 }
 
-// cannot says why an action cannot be carried out on a worker now; empty if it can.
-func (m *model) cannot(a *action, worker string) string {
+// cannot says why an order cannot be carried out now; empty if it can.
+func (m *model) cannot(a *action, order client.Action) string {
 	switch {
 	case m.opts.ReadOnly:
 		return "read-only: started with --read-only"
 	case m.source != nil && m.source.ReadOnly() != "":
 		return "read-only: " + m.source.ReadOnly()
 	}
-	w, _ := m.shown.Worker(worker)
+	if order.Worker == "" {
+		return ""
+	}
+	w, _ := m.shown.Worker(order.Worker)
 	if w == nil {
-		return m.shown.NoWorker(worker)
+		return m.shown.NoWorker(order.Worker)
 	}
 	return a.cannot(w)
 }
@@ -112,7 +119,7 @@ func (a *action) key() (can func(*model) string, run func(*model, string) tea.Cm
 		if s.NoWorker != "" {
 			return s.NoWorker
 		}
-		return m.cannot(a, s.Worker)
+		return m.cannot(a, client.Action{Kind: a.kind, Worker: s.Worker})
 	}
 	run = func(m *model, _ string) tea.Cmd {
 		m.ask(a, client.Action{Kind: a.kind, Worker: m.subject().Worker})
@@ -123,19 +130,20 @@ func (a *action) key() (can func(*model) string, run func(*model, string) tea.Cm
 
 // command is an action as a word of the command line.
 func (a *action) command() command {
-	return command{name: string(a.kind), args: a.args, help: a.about, complete: workerNames, run: func(m *model, args []string) (tea.Cmd, error) {
-		if len(args) != 1 && (!a.deadline || len(args) != 2) {
-			return nil, errUsage
+	complete := a.complete
+	if complete == nil {
+		complete = workerNames
+	}
+	return command{name: string(a.kind), args: a.args, help: a.about, complete: complete, run: func(m *model, args []string) (tea.Cmd, error) {
+		parse := a.parse
+		if parse == nil {
+			parse = a.parseWorker
 		}
-		order := client.Action{Kind: a.kind, Worker: args[0]}
-		if len(args) == 2 {
-			d, err := time.ParseDuration(args[1])
-			if err != nil || d <= 0 {
-				return nil, fmt.Errorf("deadline %q: give a duration like 5m", args[1])
-			}
-			order.Deadline = d
+		order, err := parse(m.shown, args)
+		if err != nil {
+			return nil, err
 		}
-		if why := m.cannot(a, order.Worker); why != "" {
+		if why := m.cannot(a, order); why != "" {
 			return nil, errors.New(why)
 		}
 		m.ask(a, order)
@@ -143,15 +151,31 @@ func (a *action) command() command {
 	}}
 }
 
+// parseWorker reads a worker, and a deadline if the action takes one.
+func (a *action) parseWorker(_ *moment.Moment, args []string) (client.Action, error) {
+	if len(args) != 1 && (!a.deadline || len(args) != 2) {
+		return client.Action{}, errUsage
+	}
+	order := client.Action{Kind: a.kind, Worker: args[0]}
+	if len(args) == 2 {
+		d, err := time.ParseDuration(args[1])
+		if err != nil || d <= 0 {
+			return client.Action{}, fmt.Errorf("deadline %q: give a duration like 5m", args[1])
+		}
+		order.Deadline = d
+	}
+	return order, nil
+}
+
 // ask lays the question over the screen: nothing acts without it.
 func (m *model) ask(a *action, order client.Action) {
-	what := string(order.Kind) + " " + order.Worker
+	what := order.Text()
 	m.over.push(&dialog{
 		action: a, order: order, m: m.shown, keys: keyNames(dialogKeys, m.shown.ASCII),
 		say: m.say, cancelled: "cancelled: " + what,
 		confirm: func() tea.Cmd {
 			// The worker may have changed while the question stood.
-			if why := m.cannot(a, order.Worker); why != "" {
+			if why := m.cannot(a, order); why != "" {
 				m.say(draw.Warn, why)
 				return nil
 			}
@@ -163,11 +187,13 @@ func (m *model) ask(a *action, order client.Action) {
 
 // acted reports how an action went.
 func (m *model) acted(msg actedMsg) {
-	what := string(msg.action.Kind) + " " + msg.action.Worker
+	what := msg.action.Text()
 	if msg.err != nil {
 		m.say(draw.Bad, what+": "+msg.err.Error())
 		return
 	}
 	m.say(draw.Good, what+": accepted")
-	m.outcomes.begin(msg.action, m.shown.Snap.Time)
+	if msg.action.Kind != client.ActSet { // it is carried out already
+		m.outcomes.begin(msg.action, m.shown)
+	}
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -51,10 +52,14 @@ func (d *dialog) size(int, int) {}
 func (d *dialog) facts(width int) [][]draw.Span {
 	w, i := d.m.Worker(d.order.Worker)
 	g := d.m.Glyphs
+	var lines [][]draw.Span
+	if d.order.Worker == "" {
+		return d.consequences(lines, nil, width)
+	}
 	if w == nil {
 		return [][]draw.Span{{draw.Bad.Text(g.Lost + " " + d.m.NoWorker(d.order.Worker) + " any more")}}
 	}
-	lines := [][]draw.Span{append([]draw.Span{
+	lines = [][]draw.Span{append([]draw.Span{
 		moment.RoleStyle(w.Role).Text(cells.OrUnknown(string(w.Role))), draw.Plain.Text("  " + cells.OrUnknown(d.m.Known.Devices[i]) + "  "),
 	}, d.m.State(w)...)}
 	lines = append(lines, []draw.Span{
@@ -62,11 +67,16 @@ func (d *dialog) facts(width int) [][]draw.Span {
 		draw.Dim.Text("   waiting "), draw.Strong.Text(moment.Number(w, w.Stats.Waiting)),
 		draw.Dim.Text("   KV coming "), draw.Strong.Text(moment.Number(w, w.Stats.RemoteWait)),
 	})
-	for _, l := range cells.Fold(d.action.effect(d.order), width) {
+	return d.consequences(lines, w, width)
+}
+
+// consequences adds what will happen, and what speaks against it.
+func (d *dialog) consequences(lines [][]draw.Span, w *cluster.Worker, width int) [][]draw.Span {
+	for _, l := range cells.Fold(d.action.effect(d.m, d.order), width) {
 		lines = append(lines, []draw.Span{draw.Plain.Text(l)})
 	}
 	for _, note := range d.warnings(w) {
-		lines = append(lines, []draw.Span{draw.Warn.Text(g.Degraded + " " + note)})
+		lines = append(lines, []draw.Span{draw.Warn.Text(d.m.Glyphs.Degraded + " " + note)})
 	}
 	return lines
 }
@@ -74,7 +84,7 @@ func (d *dialog) facts(width int) [][]draw.Span {
 // warnings returns the reasons against the order, and against trusting the figures.
 func (d *dialog) warnings(w *cluster.Worker) []string {
 	var out []string
-	if d.action.warns != nil {
+	if d.action.warns != nil && w != nil {
 		if note := d.action.warns(d.m, w); note != "" {
 			out = append(out, note)
 		}
@@ -82,15 +92,20 @@ func (d *dialog) warnings(w *cluster.Worker) []string {
 	switch {
 	case d.m.Frozen:
 		out = append(out, "the screen is frozen: figures are "+cells.Age(d.m.Kept)+" old")
-	case d.m.Stale && moment.Measured(w):
+	case d.m.Stale && w != nil && moment.Measured(w):
 		out = append(out, "figures are "+cells.Age(d.m.At().Sub(w.UpdatedAt))+" old")
 	}
 	return out
 }
 
+// button is the order on its button: the action and what it is about.
+func (d *dialog) button() string {
+	return d.action.verb + strings.TrimPrefix(d.order.Text(), string(d.action.kind))
+}
+
 // buttons are the two choices; brackets show the one that enter presses.
 func (d *dialog) buttons() []draw.Span {
-	act := d.action.verb + " " + d.order.Worker
+	act := d.button()
 	if d.yes {
 		return []draw.Span{draw.Plain.Text("  Cancel  "), draw.Plain.Text("  "), draw.Chosen.Text("[ " + act + " ]")}
 	}
@@ -99,10 +114,10 @@ func (d *dialog) buttons() []draw.Span {
 
 // draw puts the question in the middle of the panes.
 func (d *dialog) draw(a draw.Area) {
-	w := cells.Clamp(max(cells.Width(d.order.Worker)*2+24, 56), 20, a.W())
+	w := cells.Clamp(max(cells.Width(d.button())*2+18, 56), 20, a.W())
 	facts := d.facts(w - 4)
 	box := a.Popup(w, min(len(facts)+5, a.H()))
-	box.Box(d.m.Glyphs, " "+d.action.verb+" "+d.order.Worker+"? ", "", draw.Focused)
+	box.Box(d.m.Glyphs, " "+d.button()+"? ", "", draw.Focused)
 	in := box.Sub(box.Inner())
 	keep := max(in.H()-2, 0) // buttons and keys always stay
 	for y, line := range facts[:min(len(facts), keep)] {
@@ -123,5 +138,8 @@ func (d *dialog) line() (text, keys string) {
 	if d.yes {
 		cancel, act = "Cancel", "["+verb+"]"
 	}
-	return fmt.Sprintf("%s %s? %s running  %s %s  tab enter esc", verb, d.order.Worker, running, cancel, act), d.keys
+	if d.order.Worker == "" {
+		return fmt.Sprintf("%s?  %s %s  tab enter esc", d.button(), cancel, act), d.keys
+	}
+	return fmt.Sprintf("%s? %s running  %s %s  tab enter esc", d.button(), running, cancel, act), d.keys
 }

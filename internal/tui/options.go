@@ -40,7 +40,7 @@ type Options struct {
 	Color Color
 	ASCII bool // draw with ASCII characters only
 
-	// ReadOnly switches drain and resume off, beside what the source refuses.
+	// ReadOnly switches all actions off, beside what the source refuses.
 	ReadOnly bool
 	// View is the pane that starts with the focus, one of Views; default workers.
 	View string

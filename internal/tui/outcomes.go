@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -15,8 +16,15 @@ import (
 type pursuit struct {
 	order  client.Action
 	at     time.Time // when it was given, by the clock of the snapshots
+	before []served  // the workers when it was given
 	obeyed bool      // a snapshot has shown the order
 	warned bool      // what keeps it was said
+}
+
+// served is the generation of its assignment that a worker served.
+type served struct {
+	worker     string
+	generation int64
 }
 
 // verdict is what a snapshot says of an order; the zero value: nothing yet.
@@ -40,18 +48,23 @@ type outcomes struct {
 	news []flash
 }
 
-// begin follows an order. A newer order to the same worker takes the place of an older one.
-func (o *outcomes) begin(order client.Action, at time.Time) {
-	for i := range o.open {
-		if o.open[i].order.Worker == order.Worker {
-			o.open = append(o.open[:i], o.open[i+1:]...)
-			break
-		}
-	}
+// begin follows an order from a moment on. A newer order to the same worker takes the place
+// of an older one, as does one of the same kind to the cluster.
+func (o *outcomes) begin(order client.Action, m *moment.Moment) {
+	o.open = slices.DeleteFunc(o.open, func(p pursuit) bool {
+		return p.order.Worker == order.Worker && (order.Worker != "" || p.order.Kind == order.Kind)
+	})
 	if len(o.open) == maxPursued {
 		o.open = o.open[1:]
 	}
-	o.open = append(o.open, pursuit{order: order, at: at})
+	p := pursuit{order: order, at: m.Snap.Time}
+	for i := range m.Snap.Workers {
+		w := &m.Snap.Workers[i]
+		if order.Worker == w.Name || order.Kind == client.ActRestartAll && w.Desire == cluster.DesireRun {
+			p.before = append(p.before, served{w.Name, w.Generation})
+		}
+	}
+	o.open = append(o.open, p)
 }
 
 // look judges every order by a snapshot.
@@ -87,8 +100,14 @@ func (m *model) tell() bool {
 
 // judge says what a snapshot tells of the order.
 func (p *pursuit) judge(m *moment.Moment) verdict {
+	switch p.order.Kind {
+	case client.ActScale:
+		return p.scaled(m)
+	case client.ActRestartAll:
+		return p.restartedAll(m)
+	}
 	w, _ := m.Worker(p.order.Worker)
-	what := string(p.order.Kind) + " " + p.order.Worker
+	what := p.order.Text()
 	wanted := cluster.DesireRun
 	if p.order.Kind == client.ActDrain {
 		wanted = cluster.DesireDrain
@@ -116,7 +135,10 @@ func (p *pursuit) judge(m *moment.Moment) verdict {
 	if p.order.Kind == client.ActDrain {
 		return p.drained(w)
 	}
-	return p.serves(w)
+	if p.order.Kind == client.ActRestart {
+		return p.restarted(w)
+	}
+	return p.serves(w, "serves again")
 }
 
 // drained judges a drain: only the worker itself says that it is safe to stop.
@@ -137,10 +159,10 @@ func (p *pursuit) drained(w *cluster.Worker) verdict {
 }
 
 // serves judges an order after which the worker is to serve.
-func (p *pursuit) serves(w *cluster.Worker) verdict {
+func (p *pursuit) serves(w *cluster.Worker, text string) verdict {
 	switch {
 	case w.State.Serving():
-		return verdict{w.Name + " serves again", draw.Good, true}
+		return verdict{w.Name + " " + text, draw.Good, true}
 	case w.State == cluster.StateFailed && !p.warned:
 		p.warned = true
 		return verdict{w.Name + " does not start" + because(w) + ". its agent goes on trying", draw.Bad, false}

@@ -119,17 +119,17 @@ func TestOrdersFollowedAreBounded(t *testing.T) {
 	sc := lab(t)
 	var o outcomes
 	for range 3 {
-		o.begin(drainOf(1), noon())
+		o.begin(drainOf(1), sc.m.shown)
 	}
 	if len(o.open) != 1 {
 		t.Errorf("%d orders about one worker", len(o.open))
 	}
 	for n := range 2 * maxPursued {
-		o.begin(drainOf(100+n), noon())
+		o.begin(drainOf(100+n), sc.m.shown)
 	}
 	o.look(sc.m.shown)
 	for n := range 2 * maxPursued {
-		o.begin(drainOf(1000+n), noon())
+		o.begin(drainOf(1000+n), sc.m.shown)
 	}
 	o.look(sc.m.shown)
 	if len(o.open) != 0 || len(o.news) != maxPursued {

@@ -168,17 +168,7 @@ func (o *RestartOptions) some(ctx context.Context, c *client.Cluster, w *client.
 // all declares a restart of all workers and waits until it is through.
 func (o *RestartOptions) all(ctx context.Context, c *client.Cluster, w *client.Watch) error {
 	const action = "cannot restart all workers"
-	topo, err := c.Declare(ctx, func(t *cluster.Topology, _ bool) error {
-		if t.Prefill+t.Decode == 0 {
-			return errors.New("there are none")
-		}
-		t.Restarts++
-		t.Rolling = cluster.Rolling{}
-		if o.Limits != (cluster.Rollout{}) {
-			t.Rolling = cluster.Rolling{Rollout: o.Limits, Restarts: t.Restarts}
-		}
-		return nil
-	})
+	topo, err := c.RestartAll(ctx, o.Limits)
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}

@@ -1,0 +1,110 @@
+package tui
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/moment"
+)
+
+// rolling is the argument that restarts all workers, as in dynctl restart.
+const rolling = "--rolling"
+
+func restart() *action {
+	a := &action{
+		kind: client.ActRestart, verb: "Restart", args: "<worker> | " + rolling, about: "restart a worker, or all", warns: lastOfRole,
+		complete: func(m *model) []string { return append(workerNames(m), rolling) },
+		cannot: func(w *cluster.Worker) string {
+			switch w.Desire {
+			case cluster.DesireDrain:
+				return w.Name + " is drained: it starts when it is resumed"
+			case cluster.DesireRemove:
+				return w.Name + " is being removed"
+			}
+			return ""
+		},
+		effect: func(_ *moment.Moment, order client.Action) string {
+			if order.Kind == client.ActRestartAll {
+				return "All workers restart, some of each role at a time, as rollout.max_unavailable says. Requests go on at other workers."
+			}
+			return "It hands over what it has, gives everything back and starts again under its name."
+		},
+	}
+	a.parse = func(m *moment.Moment, args []string) (client.Action, error) {
+		if len(args) == 1 && args[0] == rolling {
+			return client.Action{Kind: client.ActRestartAll}, nil
+		}
+		return a.parseWorker(m, args)
+	}
+	return a
+}
+
+func scale() *action {
+	return &action{
+		kind: client.ActScale, verb: "Scale", args: "[prefill=<n>] [decode=<n>]", about: "change the numbers of workers",
+		complete: func(*model) []string { return []string{"prefill=", "decode="} },
+		parse:    parseScale,
+		effect: func(m *moment.Moment, order client.Action) string {
+			now := m.Snap.Topology
+			if now == nil {
+				return "" // parse refuses it
+			}
+			next := *now
+			_ = client.Scaled(&next, order.Prefill, order.Decode) // parse has checked it
+			return fmt.Sprintf("From %s to %s. Surplus workers drain before they go.", shape(now), shape(&next))
+		},
+	}
+}
+
+// parseScale reads numbers of workers as prefill=N and decode=N.
+func parseScale(m *moment.Moment, args []string) (client.Action, error) {
+	order := client.Action{Kind: client.ActScale}
+	for _, arg := range args {
+		role, text, _ := strings.Cut(arg, "=")
+		to := map[string]**int{"prefill": &order.Prefill, "decode": &order.Decode}[role]
+		if to == nil || *to != nil {
+			return order, errUsage
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return order, fmt.Errorf("%s: %q is not a number of workers", role, text)
+		}
+		*to = &n
+	}
+	switch now := m.Snap.Topology; {
+	case len(args) == 0:
+		return order, errUsage
+	case now == nil || now.Model.Name == "":
+		return order, errors.New("nothing was ever declared in this cluster")
+	default:
+		next := *now
+		return order, client.Scaled(&next, order.Prefill, order.Decode)
+	}
+}
+
+func set() *action {
+	return &action{
+		kind: client.ActSet, verb: "Set", args: "<setting>=<value>", about: "change a setting while the cluster runs",
+		complete: func(*model) []string { return client.SettingWords() },
+		parse: func(_ *moment.Moment, args []string) (client.Action, error) {
+			name, value, ok := strings.Cut(strings.Join(args, " "), "=")
+			if !ok {
+				return client.Action{}, errUsage
+			}
+			current, _, err := client.EncodeSetting(name, value)
+			return client.Action{Kind: client.ActSet, Setting: current, Value: value}, err
+		},
+		effect: func(*moment.Moment, client.Action) string {
+			return "Frontends and workers take it up at once. Requests that are under way finish as they began."
+		},
+	}
+}
+
+// shape is the number of workers of each role.
+func shape(t *cluster.Topology) string {
+	return fmt.Sprintf("%d prefill + %d decode", t.Prefill, t.Decode)
+}
