@@ -43,8 +43,8 @@ answer can only be right if the right blocks arrived whole. The built-in model c
 another one is named with --model-check=NAME.
 
 --report writes an archive for a bug report, besides: these findings, versions, settings,
-topology, statuses, history, the events of three seconds, and the ends of logs. Secrets are masked; still, look into
-it before you publish it. --report=FILE names it.
+topology, statuses, history, the events of three seconds, and the ends of logs. Secrets are
+masked; still, look into it before you publish it. --report=FILE names it.
 
 The exit code is 1 if a check fails, and 0 otherwise, also with warnings.`,
 		Examples: []string{
