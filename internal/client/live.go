@@ -44,6 +44,7 @@ type Live struct {
 	lease  leases
 	leader string // last known
 	looked string // worker whose activity the snapshots hold
+	polled bool   // the workers were asked at the beginning
 }
 
 var _ Source = (*Live)(nil)
@@ -257,6 +258,13 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 			activity = &a
 		})
 	}
+	view := l.watch.View()
+	first := !l.polled
+	if first {
+		// The store's statuses may be a minute old: who does not answer is not shown as it was.
+		l.polled = true
+		wg.Go(func() { l.pollStats(ctx, view) })
+	}
 	wg.Go(func() { l.etcd.probe(ctx, l.c.store.Ping) })
 	wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -281,11 +289,10 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 			}
 		})
 	}
-	view := l.watch.View()
 	l.known.refresh(ctx, &l.wg, l.c, view)
 	l.lease.refresh(ctx, l.c.store, view)
 	wg.Wait()
-	if !l.nats.ok {
+	if !l.nats.ok && !first {
 		l.pollStats(ctx, view)
 	}
 
@@ -333,15 +340,16 @@ func (l *Live) peek(ctx context.Context) []cluster.QueuedPrefill {
 	return out
 }
 
-// pollStats asks workers and nodes directly while the event plane delivers nothing.
+// pollStats asks workers and nodes directly: at the beginning, and while the event plane
+// delivers nothing.
 func (l *Live) pollStats(ctx context.Context, view View) {
 	var wg sync.WaitGroup
 	var nodes map[string]cluster.GPUReport
 	wg.Go(func() { nodes = l.c.askNodes(ctx, view) })
-	stats, _ := l.c.askStats(ctx, view)
-	for _, st := range stats {
-		l.tally.status(st)
-	}
+	l.tally.stored(view)
+	asked := time.Now()
+	stats, mute := l.c.askStats(ctx, view)
+	l.tally.polled(asked, stats, mute)
 	wg.Wait()
 	for id, r := range nodes {
 		l.tally.node(id, r)

@@ -206,6 +206,42 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// A worker that does not answer at the beginning is not shown as the store has it, until it
+// speaks.
+func TestLiveAsksAtTheBeginning(t *testing.T) {
+	s := startServers(t)
+	sc := newScene(t, s)
+	id := grant(t, sc.c, time.Minute)
+	mute := sc.status()
+	mute.Name, mute.InstanceID = "worker-2", id
+	put(t, sc.c, cluster.StatusKey(s.namespace, mute.Name), mute, id)
+	plane(t, sc.c, "decode", cluster.EndpointStats, "id-1", mute.Name, id, func(ctx context.Context, _ *requestplane.Request, _ func(any) error) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	l := live(t, s.connect(), LiveOptions{})
+	silent := func(s cluster.Snapshot) (one, two bool) {
+		if len(s.Workers) != 2 {
+			t.Fatalf("workers %+v", s.Workers)
+		}
+		return s.Workers[0].Silent(), s.Workers[1].Silent()
+	}
+	for n := range 2 { // the second is the one that top prints
+		if one, two := silent(until(t, l, "a snapshot", func(cluster.Snapshot) bool { return true })); one || !two {
+			t.Errorf("sample %d: silent %t %t, want only the second", n, one, two)
+		}
+	}
+	until(t, l, "an event shows that it lives", func(s cluster.Snapshot) bool {
+		mute.UpdatedAt = time.Now()
+		sc.publish(t, "decode", cluster.TopicWorkerStatus, mute)
+		_, two := silent(s)
+		return !two
+	})
+	if got := sc.polled.Load(); got != 1 {
+		t.Errorf("the first worker was asked %d times, want once", got)
+	}
+}
+
 // Without NATS the workers are asked themselves, and the snapshot says so; when it
 // is back, events count again.
 func TestLiveWithoutNATS(t *testing.T) {

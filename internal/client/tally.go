@@ -53,6 +53,7 @@ type workerTally struct {
 	speed   *float64             // tokens per second; nil until there are two statuses
 	busy    *float64             // fraction of time in steps; nil likewise
 	samples []hitSample
+	mute    bool // was asked and did not answer, and has not been heard since
 }
 
 // rateSpan is the minimum time between the two statuses of a rate. A change of state can
@@ -106,7 +107,7 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	} else if st.Role == cluster.RoleDecode && st.Stats.RequestsTotal > w.last.Stats.RequestsTotal {
 		t.admitted += st.Stats.RequestsTotal - w.last.Stats.RequestsTotal
 	}
-	w.last, w.heard = st, time.Now()
+	w.last, w.heard, w.mute = st, time.Now(), false
 	w.measure()
 	sample := hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
 	if n := len(w.samples); n >= 2 && st.UpdatedAt.Sub(w.samples[n-2].at) < hitStep {
@@ -116,6 +117,26 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	}
 	for len(w.samples) > 2 && st.UpdatedAt.Sub(w.samples[1].at) > hitWindow {
 		w.samples = w.samples[1:]
+	}
+}
+
+// stored records the statuses that the store has.
+func (t *tally) stored(view View) {
+	for _, st := range view.Status {
+		t.status(st)
+	}
+}
+
+// polled records what workers answered that were asked at that time, and which of them did
+// not answer. An event that came in the meantime is as good as an answer.
+func (t *tally) polled(asked time.Time, answers map[cluster.InstanceID]cluster.WorkerStatus, mute map[cluster.InstanceID]bool) {
+	for _, st := range answers {
+		t.status(st)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range t.workers {
+		w.mute = mute[w.last.InstanceID] && !w.heard.After(asked)
 	}
 }
 
@@ -173,9 +194,7 @@ func (t *tally) frontend(e events.Event) {
 
 // fill copies the tallied figures into a snapshot.
 func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now time.Time) {
-	for _, st := range view.Status {
-		t.status(st)
-	}
+	t.stored(view)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.Nodes = withFigures(view.Nodes, t.gpus.fresh(now))
@@ -206,7 +225,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 		w.WorkerStatus = wt.last
 		w.TokS, w.Busy = wt.speed, wt.busy
 		w.HitRate = wt.hits()
-		w.HeardAt, w.Stale = wt.heard, now.Sub(wt.heard) > silent
+		w.HeardAt, w.Stale = wt.heard, wt.mute || now.Sub(wt.heard) > silent
 		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
 			up := now.Sub(w.StartedAt)
 			w.Uptime = &up

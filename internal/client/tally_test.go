@@ -154,6 +154,39 @@ func TestSilentWorker(t *testing.T) {
 	})
 }
 
+// A worker that was asked and did not answer is silent at once; an answer, or an event that
+// came in the meantime, shows that it lives.
+func TestMuteWorker(t *testing.T) {
+	bubble(t, func(t *testing.T, y *tally) {
+		type answers = map[cluster.InstanceID]cluster.WorkerStatus
+		st := cluster.WorkerStatus{Name: "worker-1", InstanceID: 7, State: cluster.StateReady, UpdatedAt: time.Now().Add(-time.Minute)}
+		silent := func() bool { return fill(y, viewOf(st), nil).Workers[0].Silent() }
+		newer := func() cluster.WorkerStatus {
+			st := st
+			st.UpdatedAt = time.Now()
+			return st
+		}
+		y.stored(viewOf(st))
+		y.polled(time.Now(), answers{}, map[cluster.InstanceID]bool{7: true})
+		if !silent() {
+			t.Error("the worker did not answer and counts as heard")
+		}
+		time.Sleep(time.Second)
+		if y.polled(time.Now(), answers{7: newer()}, nil); silent() {
+			t.Error("silent although it answered")
+		}
+		asked := time.Now()
+		time.Sleep(time.Second)
+		y.workerStatus(event(t, newer()))
+		if y.polled(asked, answers{}, map[cluster.InstanceID]bool{7: true}); silent() {
+			t.Error("silent although an event came after the question")
+		}
+		if y.polled(time.Now(), answers{}, map[cluster.InstanceID]bool{7: true}); !silent() {
+			t.Error("the second question without an answer does not count")
+		}
+	})
+}
+
 // The end of a worker is told by the store: an event of the former run does not
 // bring it back to life.
 func TestStoreTellsTheEnd(t *testing.T) {
