@@ -150,6 +150,40 @@ func TestNothingIsDrawnWhenNothingChanged(t *testing.T) {
 	}
 }
 
+// A silent worker says for how long it has been silent and when its lease ends, also where the
+// lease has no column.
+func TestSilentWorkerCountsDown(t *testing.T) {
+	for _, size := range [][2]int{{80, 24}, {100, 30}, {160, 50}} {
+		s := labSnapshot()
+		s.Workers[5].Stale, s.Workers[5].HeardAt = true, noon().Add(-5*time.Second)
+		sc := newScreen(t, s, size[0], size[1], Options{})
+		sc.has("▲ unknown 5s, lease 6s ")
+		sc.tick(1500 * time.Millisecond)
+		sc.has("▲ unknown 6s, lease 4s ")
+		s.Workers[5].Lease = ptr(100 * time.Millisecond)
+		sc.send(snapshotMsg{s, sc.m.feed.now})
+		sc.tick(200 * time.Millisecond)
+		sc.has("▲ unknown, lease ended ")
+		s.Workers[5].Lease = nil
+		sc.send(snapshotMsg{s, sc.m.feed.now})
+		sc.has("▲ unknown 5s ")
+	}
+}
+
+// Tables say unknown of a silent worker, too, as "dynctl ps" does.
+func TestTablesSayUnknownOfASilentWorker(t *testing.T) {
+	s := labSnapshot()
+	s.Workers[5].Stale = true
+	for state, o := range map[string]TableOptions{"unknown": {}, "▲ unknown": {Terminal: true}} {
+		o.Views = []string{"workers"}
+		for i, row := range Tables(s, o)[0].Rows {
+			if (row[3] == state) != (i == 5) {
+				t.Errorf("%s reads %q", row[0], row[3])
+			}
+		}
+	}
+}
+
 func TestStaleKeepsTheLastValues(t *testing.T) {
 	sc := newScreen(t, labSnapshot(), 100, 30, Options{})
 	s := labSnapshot()

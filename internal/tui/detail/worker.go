@@ -215,7 +215,7 @@ func (m *worker) kvEventSection(w *cluster.Worker) Section {
 	for i := range m.Snap.Events {
 		e := &m.Snap.Events[i]
 		if e.Worker == w.Name && len(rows) <= detailRows {
-			rows = append(rows, []draw.Span{draw.Dim.Text(m.TimeOfDay(e.Time)), moment.EventStyle(e.Kind).Text(cells.OrUnknown(string(e.Kind))), draw.Plain.Text(moment.EventBlocks(e)), draw.Dim.Text(m.EventPrefix(e))})
+			rows = append(rows, []draw.Span{draw.Dim.Text(m.TimeOfDay(e.Time)), moment.EventStyle(e.Kind).Text(cells.OrUnknown(string(e.Kind))), draw.Plain.Text(moment.EventBlocks(e)), draw.Dim.Text(m.EventPrefix(e, 4))})
 		}
 	}
 	if len(rows) == 1 {

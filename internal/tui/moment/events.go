@@ -31,10 +31,14 @@ func EventBlocks(e *cluster.KVEvent) string {
 }
 
 // EventPrefix says which blocks: the last block's hash and the depth it reaches,
-// or why blocks went.
-func (m *Moment) EventPrefix(e *cluster.KVEvent) string {
+// or why blocks went. digits is the number of the hash's digits to show, of 16.
+func (m *Moment) EventPrefix(e *cluster.KVEvent, digits int) string {
 	hash := func(h uint64) string {
-		return fmt.Sprintf("%04x", h>>48) + m.Glyphs.More
+		all := fmt.Sprintf("%016x", h)
+		if digits < len(all) {
+			return all[:digits] + m.Glyphs.More
+		}
+		return all
 	}
 	switch {
 	case e.Kind == cluster.KVCleared:

@@ -45,14 +45,47 @@ func StateLook(g *draw.Glyphs, s cluster.State) (string, draw.Style) {
 	return g.Unknown, draw.Dim
 }
 
-// State is the sign and the word of a worker's state, with its age where it is old.
-func (m *Moment) State(w *cluster.Worker) []draw.Span {
+// look is the sign, the word and the color of a worker's state; what a silent worker does is
+// not known.
+func (m *Moment) look(w *cluster.Worker) (string, draw.Style) {
 	if w.Silent() {
-		return []draw.Span{draw.Warn.Text(m.Glyphs.Degraded + " unknown " + cells.Age(m.At().Sub(w.HeardAt)))}
+		return m.Glyphs.Degraded + " unknown", draw.Warn
 	}
 	glyph, st := StateLook(m.Glyphs, w.State)
-	out := []draw.Span{st.Text(glyph + " " + StateWord(w))}
-	if w.Stale && Measured(w) {
+	return glyph + " " + StateWord(w), st
+}
+
+// StateText is the sign and the word of a worker's state.
+func (m *Moment) StateText(w *cluster.Worker) string {
+	text, _ := m.look(w)
+	return text
+}
+
+// Ends is the state of a worker, and of a silent one when its lease ends: with that the
+// cluster takes it for lost.
+func (m *Moment) Ends(w *cluster.Worker) []draw.Span {
+	out := m.State(w)
+	if !w.Silent() || w.Lease == nil {
+		return out
+	}
+	left, sign := *w.Lease-m.Countdown, ""
+	if m.Stale {
+		sign = "~" // remembered
+	}
+	if left <= 0 && !m.Stale {
+		return []draw.Span{draw.Bad.Text(m.StateText(w) + ", lease ended")}
+	}
+	return append(out, draw.Warn.Text(", lease "+sign+cells.Age(max(left, 0))))
+}
+
+// State is the sign and the word of a worker's state, with its age where it is old.
+func (m *Moment) State(w *cluster.Worker) []draw.Span {
+	text, st := m.look(w)
+	out := []draw.Span{st.Text(text)}
+	switch {
+	case w.Silent():
+		out[0].Text += " " + cells.Age(m.At().Sub(w.HeardAt))
+	case w.Stale && Measured(w):
 		out = append(out, draw.Dim.Text(" "+cells.Age(m.At().Sub(w.HeardAt))+" old"))
 	}
 	return out

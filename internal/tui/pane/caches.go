@@ -61,7 +61,8 @@ func (p *caches) ago(c *cluster.KVCache) string {
 
 func (p *caches) cols() []table.Column {
 	number := func(title string, width, leave int, get func(c *cluster.KVCache) string, help string) table.Column {
-		return table.Column{Title: title, Width: width, Right: true, Leave: leave, Help: help, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(get(p.at(i)))} }}
+		full := widest(len(p.all()), func(i int) string { return get(p.at(i)) })
+		return table.Column{Title: title, Width: width, Full: full, Right: true, Leave: leave, Help: help, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(get(p.at(i)))} }}
 	}
 	nameW := 8
 	for i := range p.all() {
@@ -74,7 +75,7 @@ func (p *caches) cols() []table.Column {
 		number("DEVICE", 7, 11, indexed(func(x *cluster.KVIndexWorker) int { return x.Device }), "blocks in the index that are in device memory"),
 		number("HOST", 6, 5, indexed(func(x *cluster.KVIndexWorker) int { return x.Host }), "blocks in the index that are in host memory"),
 		number("DISK", 6, 4, indexed(func(x *cluster.KVIndexWorker) int { return x.Disk }), "blocks in the index that are on disk"),
-		{Title: "EPOCH", Width: 6, Most: 16, Leave: 1, Help: "number of the cache; another one means that it began empty", Cell: func(i, w int) []draw.Span {
+		{Title: "EPOCH", Width: 6, Full: 16, Leave: 1, Help: "number of the cache; another one means that it began empty", Cell: func(i, w int) []draw.Span {
 			return []draw.Span{draw.Dim.Text(cells.ClipMiddle(moment.CacheEpoch(p.at(i)), w, p.m.Glyphs.More))}
 		}},
 		number("EVENTS/S", 8, 8, func(c *cluster.KVCache) string { return cells.CompactOr(c.EventRate) }, "KV events of the worker between the last two samples"),

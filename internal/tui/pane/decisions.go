@@ -40,24 +40,30 @@ func (p *decisions) cols() []table.Column {
 		p, d := moment.Stages(at(i))
 		prefillW, decodeW, indexW = max(prefillW, cells.Width(p)), max(decodeW, cells.Width(d)), max(indexW, cells.Width(moment.IndexText(at(i))))
 	}
+	full := func(get func(d *cluster.RouterDecision) string) int {
+		return widest(len(p.m.Snap.Decisions), func(i int) string { return get(at(i)) })
+	}
+	cost := func(d *cluster.RouterDecision) string {
+		if c := moment.Chosen(d); c != nil {
+			return moment.CostText(c.Cost)
+		}
+		return cells.Unknown
+	}
 	return []table.Column{
-		{Title: "REQ", Width: 6, Most: 14, Leave: 6, Cell: name(func(d *cluster.RouterDecision) string { return cells.OrUnknown(d.RequestID) }, draw.Plain)},
+		{Title: "REQ", Width: 6, Full: full(func(d *cluster.RouterDecision) string { return d.RequestID }), Leave: 6, Cell: name(func(d *cluster.RouterDecision) string { return cells.OrUnknown(d.RequestID) }, draw.Plain)},
 		{Title: "PREFILL", Width: prefillW, Cell: name(prefillAt, draw.Prefill)},
 		{Title: "DECODE", Width: decodeW, Cell: name(decodeAt, draw.Decode)},
-		{Title: "OVERLAP", Width: 7, Right: true, Leave: 5, Help: "blocks that the chosen worker found in its cache / blocks of the prompt", Cell: func(i, _ int) []draw.Span {
+		{Title: "OVERLAP", Width: 7, Full: full(moment.OverlapText), Right: true, Leave: 5, Help: "blocks that the chosen worker found in its cache / blocks of the prompt", Cell: func(i, _ int) []draw.Span {
 			return []draw.Span{draw.Plain.Text(moment.OverlapText(at(i)))}
 		}},
 		{Title: "INDEX", Width: indexW, Right: true, Leave: 4, Help: "blocks that the index promised of the chosen worker / of the best candidate", Cell: func(i, _ int) []draw.Span {
 			return []draw.Span{draw.Plain.Text(moment.IndexText(at(i)))}
 		}},
-		{Title: "COST", Width: 5, Right: true, Leave: 2, Cell: func(i, _ int) []draw.Span {
-			if c := moment.Chosen(at(i)); c != nil {
-				return []draw.Span{draw.Plain.Text(moment.CostText(c.Cost))}
-			}
-			return []draw.Span{draw.Plain.Text(cells.Unknown)}
+		{Title: "COST", Width: 5, Full: full(cost), Right: true, Leave: 2, Cell: func(i, _ int) []draw.Span {
+			return []draw.Span{draw.Plain.Text(cost(at(i)))}
 		}},
-		{Title: "2nd", Width: 6, Least: 5, Most: 30, Leave: 3, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(moment.SecondText(at(i)))} }},
-		{Title: "POLICY", Width: 8, Leave: 1, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(cells.OrUnknown(at(i).Policy))} }},
+		{Title: "2nd", Width: 6, Least: 5, Full: full(moment.SecondText), Leave: 3, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(moment.SecondText(at(i)))} }},
+		{Title: "POLICY", Width: 8, Full: full(func(d *cluster.RouterDecision) string { return d.Policy }), Leave: 1, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(cells.OrUnknown(at(i).Policy))} }},
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
+// wholeHash is the number of digits of a block's hash.
+const wholeHash = 16
+
 // events are the pane of the newest KV events.
 type events struct{ list }
 
@@ -27,9 +30,9 @@ func Events(m *moment.Moment) Pane {
 func (p *events) at(i int) *cluster.KVEvent { return &p.m.Snap.Events[i] }
 
 func (p *events) cols() []table.Column {
-	at, workerW := p.at, 8
+	at, workerW, prefixW := p.at, 8, 0
 	for i := range p.m.Snap.Events {
-		workerW = max(workerW, cells.Width(at(i).Worker))
+		workerW, prefixW = max(workerW, cells.Width(at(i).Worker)), max(prefixW, cells.Width(p.m.EventPrefix(at(i), wholeHash)))
 	}
 	return []table.Column{
 		{Title: "TIME", Width: 9, Leave: 2, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(p.m.TimeOfDay(at(i).Time))} }},
@@ -40,7 +43,13 @@ func (p *events) cols() []table.Column {
 			return []draw.Span{moment.EventStyle(at(i).Kind).Text(cells.OrUnknown(string(at(i).Kind)))}
 		}},
 		{Title: "BLOCKS", Width: 6, Right: true, Leave: 5, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.EventBlocks(at(i)))} }},
-		{Title: "PREFIX", Width: 10, Most: 24, Leave: 3, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(p.m.EventPrefix(at(i)))} }},
+		{Title: "PREFIX", Width: 10, Full: prefixW, Leave: 3, Cell: func(i, w int) []draw.Span {
+			digits := wholeHash
+			if w < prefixW {
+				digits = 4
+			}
+			return []draw.Span{draw.Dim.Text(p.m.EventPrefix(at(i), digits))}
+		}},
 	}
 }
 
@@ -51,7 +60,7 @@ func (p *events) source() table.Source {
 		Newest: true,
 		Key:    func(i int) table.Key { return table.Key{Name: at(i).Worker, N: at(i).EventID} },
 		Text: func(i int) string {
-			return strings.Join([]string{at(i).Worker, string(at(i).Kind), p.m.EventPrefix(at(i))}, " ")
+			return strings.Join([]string{at(i).Worker, string(at(i).Kind), p.m.EventPrefix(at(i), wholeHash)}, " ")
 		},
 	}
 }
@@ -101,7 +110,7 @@ func (p *events) Table(o plain.Options) plain.Table {
 	t := plain.New("events", "TIME", "WORKER", "EVENT", ">ID", ">BLOCKS", "PREFIX")
 	for i := range p.m.Snap.Events {
 		e := p.at(i)
-		t.Add(o.Time(e.Time), cells.OrUnknown(e.Worker), cells.OrUnknown(string(e.Kind)), strconv.FormatUint(e.EventID, 10), moment.EventBlocks(e), p.m.EventPrefix(e))
+		t.Add(o.Time(e.Time), cells.OrUnknown(e.Worker), cells.OrUnknown(string(e.Kind)), strconv.FormatUint(e.EventID, 10), moment.EventBlocks(e), p.m.EventPrefix(e, 4))
 	}
 	return t
 }

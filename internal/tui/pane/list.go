@@ -100,6 +100,14 @@ func (l *list) Draw(a draw.Area, focused bool) {
 	a.Spans(0, min(1, max(a.H()-1, 0)), a.W(), []draw.Span{draw.Dim.Text(none)})
 }
 
+// widest is the width of the widest of n texts.
+func widest(n int, text func(row int) string) (w int) {
+	for i := range n {
+		w = max(w, cells.Width(text(i)))
+	}
+	return w
+}
+
 // figure is a figure with its name, for a summary.
 func figure(leave int, name, value string) draw.Part {
 	return draw.Part{Leave: leave, Spans: []draw.Span{draw.Dim.Text(name + " "), draw.Plain.Text(value)}}

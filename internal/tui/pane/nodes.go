@@ -37,6 +37,11 @@ func (p *nodes) cols() []table.Column {
 	for i := range p.m.Snap.Nodes {
 		nameW, deviceW, hostW = max(nameW, cells.Width(at(i).Name)), max(deviceW, cells.Width(moment.DeviceList(at(i)))), max(hostW, cells.Width(at(i).Host))
 	}
+	full := func(get func(i int) string) int { return widest(len(p.m.Snap.Nodes), get) }
+	kv := func(i int) string { return p.m.Known.Nodes[i].KVText() }
+	stores := func(i int) string { return moment.StoreList(at(i)) }
+	version := func(i int) string { return at(i).Version }
+	frontend := func(i int) string { return at(i).FrontendURL }
 	return []table.Column{
 		{Title: "NAME", Width: nameW, Cell: func(i, w int) []draw.Span {
 			st := draw.Strong
@@ -45,11 +50,11 @@ func (p *nodes) cols() []table.Column {
 			}
 			return []draw.Span{st.Text(cells.ClipMiddle(cells.OrUnknown(at(i).Name), w, p.m.Glyphs.More))}
 		}},
-		{Title: "HOST", Width: cells.Clamp(hostW, 4, 20), Leave: 8, Cell: text(func(i int) string { return at(i).Host })},
-		{Title: "DEVICES", Width: cells.Clamp(deviceW, 7, 20), Most: cells.Clamp(deviceW, 7, 48), Leave: 7, Cell: text(func(i int) string { return moment.DeviceList(at(i)) })},
+		{Title: "HOST", Width: cells.Clamp(hostW, 4, 20), Full: hostW, Leave: 8, Cell: text(func(i int) string { return at(i).Host })},
+		{Title: "DEVICES", Width: cells.Clamp(deviceW, 7, 20), Full: deviceW, Leave: 7, Cell: text(func(i int) string { return moment.DeviceList(at(i)) })},
 		{Title: "WORKERS", Width: 7, Right: true, Leave: 12, Cell: text(func(i int) string { return cells.Commas(p.m.Known.Nodes[i].Workers) })},
 		{Title: "SEQS", Width: 5, Right: true, Leave: 9, Cell: text(func(i int) string { return cells.Commas(p.m.Known.Nodes[i].Running) })},
-		{Title: "KV BLOCKS", Width: 13, Right: true, Leave: 5, Cell: text(func(i int) string { return p.m.Known.Nodes[i].KVText() })},
+		{Title: "KV BLOCKS", Width: 13, Full: full(kv), Right: true, Leave: 5, Cell: text(kv)},
 		{Title: "TOK/S", Width: 5, Right: true, Leave: 6, Cell: text(func(i int) string { return cells.CompactOr(p.m.Known.Nodes[i].TokS) })},
 		{Title: "USE%", Width: 4, Right: true, Leave: 11, Cell: text(func(i int) string { return cells.Percent(p.m.Known.Nodes[i].MeanUse()) })},
 		{Title: "LEASE", Width: 6, Right: true, Leave: 10, Cell: func(i, _ int) []draw.Span {
@@ -59,9 +64,9 @@ func (p *nodes) cols() []table.Column {
 			return []draw.Span{draw.Plain.Text(cells.Unknown)}
 		}},
 		{Title: "UP", Width: 5, Right: true, Leave: 4, Cell: text(func(i int) string { return p.m.Up(at(i).StartedAt) })},
-		{Title: "STORES", Width: 9, Leave: 3, Cell: text(func(i int) string { return moment.StoreList(at(i)) })},
-		{Title: "VERSION", Width: 8, Leave: 2, Cell: text(func(i int) string { return at(i).Version })},
-		{Title: "FRONTEND", Width: 22, Most: 40, Leave: 1, Cell: text(func(i int) string { return at(i).FrontendURL })},
+		{Title: "STORES", Width: 9, Full: full(stores), Leave: 3, Cell: text(stores)},
+		{Title: "VERSION", Width: 8, Full: full(version), Leave: 2, Cell: text(version)},
+		{Title: "FRONTEND", Width: 22, Full: full(frontend), Leave: 1, Cell: text(frontend)},
 	}
 }
 

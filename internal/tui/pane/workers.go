@@ -43,10 +43,15 @@ func (p *workers) cols() []table.Column {
 		{Title: "ROLE", Width: 7, Leave: 11, Cell: func(i, _ int) []draw.Span {
 			return []draw.Span{moment.RoleStyle(at(i).Role).Text(cells.OrUnknown(string(at(i).Role)))}
 		}},
-		{Title: "DEVICE", Width: cells.Clamp(wide.device, 6, 20), Leave: 8,
+		{Title: "DEVICE", Width: cells.Clamp(wide.device, 6, 20), Full: wide.device, Leave: 8,
 			Cell: text(func(i int) string { return f.Devices[i] })},
-		{Title: "STATE", Width: cells.Clamp(wide.state, 10, 18), Least: wide.leastState, Most: cells.Clamp(wide.state, 10, 40),
-			Cell: func(i, _ int) []draw.Span { return p.m.State(at(i)) }},
+		{Title: "STATE", Width: cells.Clamp(wide.state, 10, max(18, wide.leastState)), Least: wide.leastState, Full: wide.state,
+			Cell: func(i, w int) []draw.Span {
+				if s := p.m.Ends(at(i)); draw.Width(s) <= w {
+					return s
+				}
+				return p.m.State(at(i))
+			}},
 		{Title: "SEQS", Width: cells.Clamp(wide.seqs, 4, 9), Right: true, Leave: 13,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.Sequences(at(i)))} }},
 		{Title: "KV BLOCKS", Width: 10, Least: 9, Most: 20, Leave: 9,
@@ -78,9 +83,9 @@ func (p *workers) cols() []table.Column {
 	}
 	if p.m.Width >= 120 {
 		cols = append(cols,
-			table.Column{Title: "MODEL", Width: cells.Clamp(wide.model, 5, 24), Leave: 3, Cell: text(func(i int) string { return at(i).Model })},
-			table.Column{Title: "VERSION", Width: cells.Clamp(wide.version, 7, 12), Leave: 2, Cell: text(func(i int) string { return f.Versions[i] })},
-			table.Column{Title: "HOST", Width: cells.Clamp(wide.host, 4, 20), Leave: 1, Cell: text(func(i int) string { return f.Hosts[i] })})
+			table.Column{Title: "MODEL", Width: cells.Clamp(wide.model, 5, 24), Full: wide.model, Leave: 3, Cell: text(func(i int) string { return at(i).Model })},
+			table.Column{Title: "VERSION", Width: cells.Clamp(wide.version, 7, 12), Full: wide.version, Leave: 2, Cell: text(func(i int) string { return f.Versions[i] })},
+			table.Column{Title: "HOST", Width: cells.Clamp(wide.host, 4, 20), Full: wide.host, Leave: 1, Cell: text(func(i int) string { return f.Hosts[i] })})
 	}
 	return cols
 }
@@ -104,9 +109,12 @@ func (p *workers) widths() (w widths) {
 		o := p.at(i)
 		w.name = max(w.name, cells.Width(o.Name))
 		w.device = max(w.device, cells.Width(f.Devices[i]))
-		w.state = max(w.state, cells.Width(moment.StateWord(o))+2)
-		if o.Silent() { // room for how long
+		w.state = max(w.state, draw.Width(p.m.Ends(o)))
+		if o.Silent() { // room for how long, and until when
 			w.leastState = len("! unknown 59s")
+			if p.m.Width >= 80 && o.Lease != nil {
+				w.leastState = len("! unknown 59s, lease 10s")
+			}
 			w.state = max(w.state, w.leastState)
 		}
 		w.kv = max(w.kv, cells.Width(moment.KVText(o)))

@@ -22,9 +22,11 @@ func (p *workers) Table(o plain.Options) plain.Table {
 			used, total = strconv.Itoa(w.Stats.KVUsed()), strconv.Itoa(w.Stats.KVTotal)
 		}
 		state, hit := cells.OrUnknown(string(w.State)), cells.Percent(w.HitRate)
+		if w.Silent() {
+			state = "unknown"
+		}
 		if o.Terminal {
-			glyph, _ := moment.StateLook(p.m.Glyphs, w.State)
-			state = glyph + " " + moment.StateWord(w)
+			state = p.m.StateText(w)
 		} else if moment.Measured(w) {
 			sequences = strconv.Itoa(w.Stats.Running)
 		}

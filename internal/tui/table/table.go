@@ -19,7 +19,8 @@ type Column struct {
 	Help  string // what the title means
 	Width int    // cells it asks for
 	Least int    // cells it can live with; 0: width
-	Most  int    // cells it may grow to; 0: width
+	Full  int    // cells in which nothing of it is cut; 0: width
+	Most  int    // cells it may grow to, where others have what they need; 0: width
 	Right bool
 	Leave int // the lowest leaves first when the pane is narrow; 0 never leaves
 	Cell  func(row, width int) []draw.Span
@@ -41,7 +42,8 @@ type Placed struct {
 
 // Fit chooses which columns stay in width cells and how wide they are. Columns
 // leave whole, in the order of leave; a name is never cut while another column
-// could go instead.
+// could go instead. What is left goes to cells that would be cut, then to gaps, then to
+// columns that may grow.
 func Fit(cols []Column, width int) []Placed {
 	stay := make([]Placed, 0, len(cols))
 	for i, c := range cols {
@@ -56,11 +58,15 @@ func Fit(cols []Column, width int) []Placed {
 	}
 	stay = cells.Fit(stay, width, used, func(c Placed) int { return c.Leave })
 	spare := width - used(stay)
-	for i := range stay {
-		n := cells.Clamp(stay[i].Width-stay[i].W, 0, max(spare, 0))
-		stay[i].W += n
-		spare -= n
+	grow := func(to func(c Column) int) {
+		for i := range stay {
+			n := cells.Clamp(to(stay[i].Column)-stay[i].W, 0, max(spare, 0))
+			stay[i].W += n
+			spare -= n
+		}
 	}
+	grow(func(c Column) int { return c.Width })
+	grow(func(c Column) int { return c.Full })
 	gap := make([]int, len(stay))
 	for i := 1; i < len(stay); i++ {
 		gap[i] = 1
@@ -69,11 +75,7 @@ func Fit(cols []Column, width int) []Placed {
 			spare--
 		}
 	}
-	for i := range stay {
-		n := cells.Clamp(stay[i].Most-stay[i].W, 0, max(spare, 0))
-		stay[i].W += n
-		spare -= n
-	}
+	grow(func(c Column) int { return c.Most })
 	for round := 0; spare > 0 && round < 2; round++ {
 		for i := 1; i < len(stay) && spare > 0; i++ {
 			gap[i]++
