@@ -32,6 +32,7 @@ type tally struct {
 	decisions recent[cluster.RouterDecision]
 	actions   recent[cluster.TopologyEvent]
 	latency   []cluster.FrontendStats // within the window, oldest first
+	transfers []transferTimes         // within the window, oldest first, one a second
 	inFlight  map[cluster.InstanceID]cluster.FrontendStats
 	gpus      nodeFigures
 	admitted  uint64 // requests that decode workers have accepted
@@ -63,6 +64,12 @@ const rateSpan = 500 * time.Millisecond
 type hitSample struct {
 	at             time.Time
 	prompt, cached uint64
+}
+
+// transferTimes are the durations of the KV transfers that were reported within a second.
+type transferTimes struct {
+	at    time.Time
+	times cluster.Histogram
 }
 
 // sums are counters added up over all workers.
@@ -107,6 +114,9 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	} else if st.Role == cluster.RoleDecode && st.Stats.RequestsTotal > w.last.Stats.RequestsTotal {
 		t.admitted += st.Stats.RequestsTotal - w.last.Stats.RequestsTotal
 	}
+	if st.Role == cluster.RoleDecode && w.last.InstanceID != 0 {
+		t.transferred(w.last.Stats.TransferTimes, st.Stats.TransferTimes)
+	}
 	w.last, w.heard, w.mute = st, time.Now(), false
 	w.measure()
 	sample := hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
@@ -117,6 +127,35 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	}
 	for len(w.samples) > 2 && st.UpdatedAt.Sub(w.samples[1].at) > hitWindow {
 		w.samples = w.samples[1:]
+	}
+}
+
+// transferred adds the durations of transfers that a worker reported after its former status.
+// The caller holds mu.
+func (t *tally) transferred(was, is *cluster.Histogram) {
+	if is == nil {
+		return
+	}
+	times := *is
+	if was != nil {
+		times = is.Since(*was)
+	}
+	if times.IsZero() {
+		return
+	}
+	now := time.Now()
+	if n := len(t.transfers); n > 0 && now.Sub(t.transfers[n-1].at) < time.Second {
+		t.transfers[n-1].times.Add(times)
+		return
+	}
+	t.transfers = append(t.transfers, transferTimes{now, times})
+	t.dropTransfers(now)
+}
+
+// dropTransfers forgets what is older than the window. The caller holds mu.
+func (t *tally) dropTransfers(now time.Time) {
+	for len(t.transfers) > 0 && now.Sub(t.transfers[0].at) > latencyWindow {
+		t.transfers = t.transfers[1:]
 	}
 }
 
@@ -284,7 +323,11 @@ func (t *tally) fillLatency(now time.Time) cluster.Latency {
 	for len(t.latency) > 0 && now.Sub(t.latency[0].Time) > latencyWindow {
 		t.latency = t.latency[1:]
 	}
-	var ttft, itl, queue cluster.Histogram
+	t.dropTransfers(now)
+	var ttft, itl, queue, transfers cluster.Histogram
+	for _, x := range t.transfers {
+		transfers.Add(x.times)
+	}
 	out := cluster.Latency{WindowS: int(latencyWindow / time.Second)}
 	for _, f := range t.latency {
 		ttft.Add(f.TTFT)
@@ -293,6 +336,7 @@ func (t *tally) fillLatency(now time.Time) cluster.Latency {
 		out.Requests += uint64(f.Finished)
 	}
 	out.TTFT, out.ITL, out.Queue = cluster.PercentilesOf(ttft), cluster.PercentilesOf(itl), cluster.PercentilesOf(queue)
+	out.Transfers = cluster.PercentilesOf(transfers)
 	total := t.total()
 	if d := total.transfers; d > 0 {
 		ms := float64(total.transferNanos) / float64(d) / 1e6

@@ -367,6 +367,60 @@ func TestLatencyWindow(t *testing.T) {
 	})
 }
 
+// Percentiles of KV transfers are about the window: what decode workers had counted before
+// the first status, and what is older, is left out.
+func TestTransferPercentiles(t *testing.T) {
+	bubble(t, func(t *testing.T, y *tally) {
+		st := cluster.WorkerStatus{Name: "worker-1", Role: cluster.RoleDecode, InstanceID: 7}
+		var times cluster.Histogram
+		report := func(took time.Duration, n int) cluster.Percentiles {
+			for range n {
+				times.Observe(took)
+			}
+			sent := times
+			time.Sleep(time.Second / 4)
+			st.UpdatedAt, st.Stats.TransferTimes = time.Now(), &sent
+			y.workerStatus(event(t, st))
+			return fill(y, viewOf(st), nil).Latency.Transfers
+		}
+		near := func(p *float64, want float64) bool { return p != nil && math.Abs(*p/want-1) < 0.1 }
+		if p := report(time.Minute, 100); p.P50 != nil {
+			t.Errorf("transfers before the first status count: %s", show(p.P50))
+		}
+		report(10*time.Millisecond, 45)
+		if p := report(10*time.Millisecond, 45); !near(p.P50, 10) || !near(p.P99, 10) {
+			t.Errorf("90 of 10 ms: %s, %s", show(p.P50), show(p.P99))
+		}
+		if p := report(time.Second, 10); !near(p.P50, 10) || !near(p.P95, 1000) || !near(p.P99, 1000) {
+			t.Errorf("90 of 10 ms and 10 of 1 s: %s, %s, %s", show(p.P50), show(p.P95), show(p.P99))
+		}
+		prefill := st
+		prefill.Name, prefill.Role, prefill.InstanceID = "worker-2", cluster.RolePrefill, 8
+		y.workerStatus(event(t, prefill))
+		prefill.UpdatedAt, prefill.Stats.TransferTimes = time.Now().Add(time.Second), &cluster.Histogram{}
+		for range 100 {
+			prefill.Stats.TransferTimes.Observe(10 * time.Second)
+		}
+		y.workerStatus(event(t, prefill))
+		if p := report(time.Second, 0); !near(p.P99, 1000) {
+			t.Errorf("a transfer counts at its sender too: %s", show(p.P99))
+		}
+		time.Sleep(latencyWindow - time.Second/2)
+		if p := report(20*time.Millisecond, 10); p.P50 == nil || len(y.transfers) > 2 {
+			t.Errorf("p50 %s, %d kept", show(p.P50), len(y.transfers))
+		}
+		time.Sleep(2 * time.Second)
+		if p := report(0, 0); !near(p.P50, 20) || !near(p.P99, 20) {
+			t.Errorf("only the newest are within the window: %s, %s", show(p.P50), show(p.P99))
+		}
+		// A restart counts from zero.
+		st.InstanceID, times = 9, cluster.Histogram{}
+		if p := report(time.Hour, 5); !near(p.P99, 20) {
+			t.Errorf("after a restart: %s", show(p.P99))
+		}
+	})
+}
+
 func TestTransfers(t *testing.T) {
 	bubble(t, func(t *testing.T, y *tally) {
 		if l := fill(y, View{}, nil).Latency; l.Transfer != nil || l.TransferBS != nil {

@@ -44,6 +44,14 @@ func (h *Histogram) Add(o Histogram) {
 	}
 }
 
+// Since returns what was counted after earlier, a former state of the same histogram.
+func (h Histogram) Since(earlier Histogram) Histogram {
+	for i, c := range earlier.counts {
+		h.counts[i] -= min(c, h.counts[i])
+	}
+	return h
+}
+
 // Count returns the number of observed durations.
 func (h Histogram) Count() uint64 {
 	var n uint64

@@ -119,6 +119,9 @@ func TestHistogramAdd(t *testing.T) {
 	if a != all {
 		t.Error("the sum of two parts is not the whole")
 	}
+	if got := a.Since(b); got.Count() != all.Count()-b.Count() || got.Since(got) != (Histogram{}) || b.Since(all) != (Histogram{}) {
+		t.Errorf("%d counted since, want %d", got.Count(), all.Count()-b.Count())
+	}
 	a.Add(Histogram{})
 	if a != all || a.Count() != 1000 {
 		t.Errorf("adding nothing changed something, count %d", a.Count())

@@ -119,7 +119,8 @@ type Latency struct {
 	TTFT       Percentiles `json:"ttft_ms"`
 	ITL        Percentiles `json:"itl_ms"`
 	Queue      Percentiles `json:"queue_ms"`
-	Transfer   *float64    `json:"kv_transfer_ms_mean"`
+	Transfers  Percentiles `json:"kv_transfer_ms"`
+	Transfer   *float64    `json:"kv_transfer_ms_mean"` // since the workers' start
 	TransferBS *float64    `json:"kv_transfer_bytes_per_s"`
 }
 

@@ -127,7 +127,10 @@ type WorkerStats struct {
 	TransferBytesTotal uint64 `json:"transfer_bytes_total"`
 	TransferNanosTotal uint64 `json:"transfer_ns_total"` // summed durations of transfers
 	TransfersTotal     uint64 `json:"transfers_total"`
-	StepsTotal         uint64 `json:"steps_total"`
+	// TransferTimes counts the durations of transfers since the start; nil before the first.
+	// It is never changed once it is set.
+	TransferTimes *Histogram `json:"transfer_times,omitempty"`
+	StepsTotal    uint64     `json:"steps_total"`
 
 	StepNanosTotal     uint64 `json:"step_ns_total"`      // computing
 	StepWaitNanosTotal uint64 `json:"step_wait_ns_total"` // waiting for a shared device

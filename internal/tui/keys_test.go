@@ -227,7 +227,7 @@ func TestKeysThatCannotActSayWhy(t *testing.T) {
 		{"sort latency", labSnapshot(), Options{}, []string{"4", "s"}, "s: latency has no rows to sort"},
 		{"filter queue", labSnapshot(), Options{}, []string{"3", "/"}, "/: queue depth has no rows to filter"},
 		{"move in queue", labSnapshot(), Options{}, []string{"3", "j"}, "j ↓: queue depth has no rows"},
-		{"inspect latency", labSnapshot(), Options{}, []string{"4", "enter"}, "enter: nothing to inspect here"},
+		{"inspect latency", labSnapshot(), Options{}, []string{"4", "enter", "enter"}, "enter: there is nothing more to inspect here"},
 		{"inspect further than a decision", labSnapshot(), Options{}, []string{"6", "enter", "enter"}, "enter: there is nothing more to inspect here"},
 		{"drain on a node", labSnapshot(), Options{}, []string{"n", "enter", "d"}, "d: this screen is not about a worker"},
 		{"zoom the nodes", labSnapshot(), Options{}, []string{"n", "z"}, "z: the nodes cover the screen already"},

@@ -98,10 +98,11 @@ func labSnapshot() cluster.Snapshot {
 		s.Queue.History = append(s.Queue.History, ptr(math.Round(32+31*math.Sin(float64(i)/6))))
 	}
 	s.Latency = cluster.Latency{WindowS: 60, Requests: 1104,
-		TTFT:     cluster.Percentiles{P50: ptr(142.0), P95: ptr(388.0), P99: ptr(612.0)},
-		ITL:      cluster.Percentiles{P50: ptr(11.2), P95: ptr(19.8), P99: ptr(31.0)},
-		Queue:    cluster.Percentiles{P50: ptr(24.0), P95: ptr(170.0)},
-		Transfer: ptr(9.4), TransferBS: ptr(2.1e9)}
+		TTFT:      cluster.Percentiles{P50: ptr(142.0), P95: ptr(388.0), P99: ptr(612.0)},
+		ITL:       cluster.Percentiles{P50: ptr(11.2), P95: ptr(19.8), P99: ptr(31.0)},
+		Queue:     cluster.Percentiles{P50: ptr(24.0), P95: ptr(170.0)},
+		Transfers: cluster.Percentiles{P50: ptr(7.9), P95: ptr(16.2), P99: ptr(22.0)},
+		Transfer:  ptr(9.4), TransferBS: ptr(2.1e9)}
 	event := func(ago time.Duration, worker int, kind cluster.KVEventKind, count, start int, hash uint64, reason string) {
 		e := cluster.KVEvent{Worker: cluster.WorkerName(worker), EventID: uint64(100 - len(s.Events)), Kind: kind, Count: count, StartPosition: start, Reason: reason, Time: now.Add(-ago)}
 		switch kind {

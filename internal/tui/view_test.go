@@ -32,6 +32,7 @@ func TestScreensMatchTheirPictures(t *testing.T) {
 		{name: "route", snap: labSnapshot(), keys: []string{"6", "enter"}},
 		{name: "lease", snap: labSnapshot(), keys: []string{"2", "enter"}},
 		{name: "queue", snap: labSnapshot(), keys: []string{"3", "enter"}},
+		{name: "latency", snap: labSnapshot(), keys: []string{"4", "enter"}},
 		{name: "index", snap: labSnapshot(), keys: []string{"i"}},
 		{name: "zoomrouter", snap: labSnapshot(), keys: []string{"6", "z"}},
 		{name: "nodes", snap: labSnapshot(), keys: []string{"n"}},
@@ -168,6 +169,32 @@ func TestSilentWorkerCountsDown(t *testing.T) {
 		sc.send(snapshotMsg{s, sc.m.feed.now})
 		sc.has("▲ unknown 5s ")
 	}
+}
+
+// The screen of the latencies shows how the percentiles went, and each decode worker's transfers.
+func TestLatencyScreenShowsHowItWent(t *testing.T) {
+	s := labSnapshot()
+	sc := newScreen(t, s, 100, 30, Options{})
+	var times cluster.Histogram
+	times.Observe(40 * time.Millisecond)
+	s.Workers[3].Stats.TransferTimes = &times
+	for i, p95 := range []float64{500, 250} {
+		s.Time, s.Latency.TTFT.P95 = noon().Add(time.Duration(i+1)*time.Second), ptr(p95)
+		sc.send(snapshotMsg{s, sc.m.feed.now})
+	}
+	sc.press("4", "enter")
+	sc.has("TTFT p95, last 0:02, max 500 ms", "▃█", "KV xfer p95, last 0:02, max 16.2 ms", "0.62    42.3")
+	sc.press("esc")
+	sc.has("4 latency, last 60s")
+}
+
+// Without a transfer within the window, the mean since the start is shown.
+func TestTransfersWithoutAWindow(t *testing.T) {
+	s := labSnapshot()
+	s.Latency.Transfers = cluster.Percentiles{}
+	newScreen(t, s, 100, 30, Options{}).has("xfer ms 9.4 mean so far")
+	s.Latency.Transfer = nil
+	newScreen(t, s, 100, 30, Options{}).has("xfer ms       -     -     -")
 }
 
 // Tables say unknown of a silent worker, too, as "dynctl ps" does.

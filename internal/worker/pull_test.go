@@ -54,6 +54,9 @@ func TestPull(t *testing.T) {
 			if out.TransfersTotal == 0 || out.TransfersTotal != in.TransfersTotal || out.TransferBytesTotal != in.TransferBytesTotal {
 				t.Errorf("%d transfers of %d bytes out, %d of %d in", out.TransfersTotal, out.TransferBytesTotal, in.TransfersTotal, in.TransferBytesTotal)
 			}
+			if in.TransferTimes == nil || in.TransferTimes.Count() != in.TransfersTotal {
+				t.Errorf("the durations of %d transfers: %+v", in.TransfersTotal, in.TransferTimes)
+			}
 		})
 	}
 }

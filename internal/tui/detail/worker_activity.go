@@ -26,17 +26,10 @@ func (m *worker) sequenceSection(w *cluster.Worker) Section {
 
 func (m *worker) transferSection(w *cluster.Worker) Section {
 	s := &w.Stats
-	moved, mean, rate := cells.Unknown, cells.Unknown, cells.Unknown
-	if moment.Measured(w) {
-		moved = cells.Bytes(float64(s.TransferBytesTotal))
-	}
-	if s.TransfersTotal > 0 {
-		v := float64(s.TransferNanosTotal) / float64(s.TransfersTotal) / 1e6
-		mean = cells.Millis(&v) + " ms"
-	}
-	if s.TransferNanosTotal > 0 {
-		v := float64(s.TransferBytesTotal) / (float64(s.TransferNanosTotal) / 1e9)
-		rate = cells.Throughput(&v)
+	moved, ms, rate := moment.Transfers(w)
+	mean := cells.Unknown
+	if ms != nil {
+		mean = cells.Millis(ms) + " ms"
 	}
 	title := "KV transfers"
 	if a := m.Activity(w.Name); a != nil && a.Error == "" {

@@ -165,3 +165,22 @@ func Instance(id cluster.InstanceID) string {
 	}
 	return id.String()
 }
+
+// Transfers says how many bytes of KV a worker has moved since its start, how many
+// milliseconds a transfer took on average (nil without one), and how fast it was.
+func Transfers(w *cluster.Worker) (moved string, mean *float64, rate string) {
+	s := &w.Stats
+	moved, rate = cells.Unknown, cells.Unknown
+	if Measured(w) {
+		moved = cells.Bytes(float64(s.TransferBytesTotal))
+	}
+	if s.TransfersTotal > 0 {
+		v := float64(s.TransferNanosTotal) / float64(s.TransfersTotal) / 1e6
+		mean = &v
+	}
+	if s.TransferNanosTotal > 0 {
+		v := float64(s.TransferBytesTotal) / (float64(s.TransferNanosTotal) / 1e9)
+		rate = cells.Throughput(&v)
+	}
+	return moved, mean, rate
+}

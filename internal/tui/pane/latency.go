@@ -12,10 +12,16 @@ import (
 )
 
 // latency is the pane of percentiles over the window of the snapshot.
-type latency struct{ still }
+type latency struct {
+	still
+	history detail.LatencyHistory // for its screen
+}
 
 // Latency returns the pane of the latencies.
-func Latency(m *moment.Moment) Pane { return &latency{still{m}} }
+func Latency(m *moment.Moment) Pane { return &latency{still: still{m}} }
+
+// Update remembers the latencies of a new snapshot.
+func (p *latency) Update() { p.history.Add(&p.m.Snap) }
 
 func (p *latency) Draw(a draw.Area, _ bool) {
 	l := &p.m.Snap.Latency
@@ -34,12 +40,14 @@ func (p *latency) Draw(a draw.Area, _ bool) {
 	percentiles(1, "TTFT ms", l.TTFT)
 	percentiles(2, "ITL ms", l.ITL)
 	percentiles(3, "queue ms", l.Queue)
-	x := a.Put(0, 4, "KV xfer ms ", draw.Dim)
-	x = a.Put(x, 4, cells.Millis(l.Transfer), draw.Plain)
-	if l.Transfer != nil {
-		a.Put(x, 4, " mean", draw.Dim)
+	if l.Transfers.P50 != nil || l.Transfer == nil {
+		percentiles(4, "xfer ms", l.Transfers)
+	} else { // none within the window
+		x := a.Put(0, 4, "xfer ms ", draw.Dim)
+		x = a.Put(x, 4, cells.Millis(l.Transfer), draw.Plain)
+		a.Put(x, 4, " mean so far", draw.Dim)
 	}
-	x = a.Put(0, 5, "KV xfer ", draw.Dim)
+	x := a.Put(0, 5, "KV xfer ", draw.Dim)
 	x = a.Put(x, 5, cells.Throughput(l.TransferBS), draw.Plain)
 	a.Put(x, 5, "  "+cells.Commas(l.Requests)+" req", draw.Plain)
 }
@@ -57,7 +65,7 @@ func (p *latency) Heading() (title, note, below string) {
 }
 
 func (p *latency) Subject() detail.Subject {
-	return detail.Subject{Title: "latency", Value: p.m.Snap.Latency, NoWorker: chooseWorker, NoOpen: chooseRow}
+	return detail.Subject{Title: "latency", Value: p.m.Snap.Latency, NoWorker: chooseWorker, Open: detail.Latency(p.m, &p.history)}
 }
 
 func (p *latency) Table(o plain.Options) plain.Table {
@@ -70,7 +78,8 @@ func (p *latency) Table(o plain.Options) plain.Table {
 	add("TTFT ms", l.TTFT)
 	add("ITL ms", l.ITL)
 	add("queue ms", l.Queue)
-	t.Add("KV xfer ms", none, none, none, o.Float(l.Transfer, cells.Millis))
+	v := l.Transfers
+	t.Add("KV xfer ms", o.Float(v.P50, cells.Millis), o.Float(v.P95, cells.Millis), o.Float(v.P99, cells.Millis), o.Float(l.Transfer, cells.Millis))
 	t.Add("KV xfer B/s", none, none, none, o.Float(l.TransferBS, cells.CompactOr))
 	return t
 }

@@ -59,7 +59,6 @@ func (still) Help() []Term              { return nil }
 func (still) Heading() (_, _, _ string) { return "", "", "" }
 
 const (
-	chooseRow    = "nothing to inspect here: choose a worker (1) or a decision (6)"
 	chooseWorker = "choose a worker in pane 1"
 	noRow        = "no row under the cursor"
 )

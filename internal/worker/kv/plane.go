@@ -102,6 +102,7 @@ func (p *Plane) Figures(s *cluster.WorkerStats) { p.moved.addTo(s) }
 type counts struct {
 	mu              sync.Mutex
 	n, bytes, nanos uint64
+	times           cluster.Histogram
 }
 
 func (c *counts) add(bytes int64, took time.Duration) {
@@ -110,10 +111,15 @@ func (c *counts) add(bytes int64, took time.Duration) {
 	c.n++
 	c.bytes += uint64(bytes)
 	c.nanos += uint64(took)
+	c.times.Observe(took)
 }
 
 func (c *counts) addTo(s *cluster.WorkerStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.TransfersTotal, s.TransferBytesTotal, s.TransferNanosTotal = c.n, c.bytes, c.nanos
+	if c.n > 0 {
+		times := c.times
+		s.TransferTimes = &times
+	}
 }
