@@ -127,7 +127,7 @@ func TestDrainMissesItsDeadline(t *testing.T) {
 	if r.code != 0 {
 		t.Errorf("confirmed: %+v", r)
 	}
-	clitest.Has(t, "stdout", r.stdout, "0 finished, 0 moved, 0 cancelled, 3 cut off; other workers compute them again. safe to stop.")
+	clitest.Has(t, "stdout", r.stdout, "0 finished, 0 moved, 0 cancelled, 3 cut off; other workers compute what was cut off again. safe to stop.")
 }
 
 func TestDrainIsInterrupted(t *testing.T) {

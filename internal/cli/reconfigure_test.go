@@ -64,7 +64,7 @@ func TestReplacementIsTakenBack(t *testing.T) {
 	hold.Store(false)
 	clitest.Eventually(t, "the successor has gone again", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-2\n" })
 	hold.Store(true)
-	if r := w.run("drain", "worker-1", "worker-2", "--force"); r.code != exit.Usage || !strings.Contains(r.stderr, "(1 sequence) that still run after 5m? No other decode worker serves: they fail unless one does within 10s.") {
+	if r := w.run("drain", "worker-1", "worker-2", "--force"); r.code != exit.Usage || !strings.Contains(r.stderr, "(1 sequence) that still run after 5m? No other decode worker serves: they fail unless one does within 15s.") {
 		t.Errorf("%+v", r)
 	}
 	clitest.Has(t, "forced", w.ok("drain", "worker-2", "--force", "--yes", "--deadline", "1s").stdout, "worker-2 drained in ")

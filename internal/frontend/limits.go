@@ -1,6 +1,10 @@
 package frontend
 
-import "time"
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
 
 // limits bound every wait of a frontend. But for one they are not configuration, so that users
 // need not tune them. Tests shorten them.
@@ -44,10 +48,10 @@ type limits struct {
 
 func defaultLimits() limits {
 	return limits{
-		takeover: 15 * time.Second, enter: 2 * time.Second, forgive: time.Second, poll: 50 * time.Millisecond,
+		takeover: cluster.TakeoverWait, enter: 2 * time.Second, forgive: time.Second, poll: 50 * time.Millisecond,
 		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute, intake: 10 * time.Second,
 		files: 256 << 20,
 		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
-		card: 5 * time.Second, successor: 10 * time.Second, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
+		card: 5 * time.Second, successor: cluster.SuccessorWait, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
 	}
 }

@@ -214,5 +214,5 @@ func fate(targets []fleet.Target, v client.View) string {
 			return "Other workers continue them."
 		}
 	}
-	return "No other decode worker serves: they fail unless one does within 10s."
+	return "No other decode worker serves: they fail unless one does within " + cluster.TakeoverWait.String() + "."
 }

@@ -41,7 +41,7 @@ func TestDrainScreens(t *testing.T) {
 	}
 	cut := drainer(&cluster.DrainStatus{Step: cluster.DrainLease, StartedAt: clitest.Noon.Add(-time.Second), EndedAt: clitest.Noon, Sequences: 2, CutOff: 2, Safe: true}, cluster.DrainSteps...)
 	cut.alone = true
-	if got, want := cut.sentence(now), "worker-7 drained in 1.0s: 0 finished, 0 moved, 0 cancelled, 2 cut off and fail unless another decode worker serves within 10s. safe to stop."; got != want {
+	if got, want := cut.sentence(now), "worker-7 drained in 1.0s: 0 finished, 0 moved, 0 cancelled, 2 cut off; what was cut off fails unless another decode worker serves within 15s. safe to stop."; got != want {
 		t.Errorf("got %q", got)
 	}
 }

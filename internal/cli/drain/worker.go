@@ -249,9 +249,9 @@ func (d *drainer) cutOffText(s *cluster.DrainStatus) string {
 	case s.CutOff == 0:
 		return ""
 	case d.alone:
-		return fmt.Sprintf(" and fail unless another %s worker serves within 10s", d.worker.Role)
+		return fmt.Sprintf("; what was cut off fails unless another %s worker serves within %s", d.worker.Role, cluster.TakeoverWait)
 	}
-	return "; other workers compute them again"
+	return "; other workers compute what was cut off again"
 }
 
 // late lists what keeps the worker and the ways on.

@@ -25,7 +25,7 @@ func LastServing(sess *session.Session, name string, v client.View) bool {
 		return false
 	}
 	if w.Role == cluster.RoleDecode {
-		sess.Out.Note("%s is the only decode worker that serves: new requests wait up to 10s for another one", name)
+		sess.Out.Note("%s is the only decode worker that serves: new requests wait up to %s for another one", name, cluster.SuccessorWait)
 	} else {
 		sess.Out.Note("%s is the only %s worker that serves", name, w.Role)
 	}
