@@ -143,7 +143,10 @@ func TestExplainNode(t *testing.T) {
 	if !ok || x.Node != nil {
 		t.Fatalf("%+v", x)
 	}
-	clitest.Has(t, "gone", x.text(clitest.Noon), "state: gone", "workers: worker-9", "try: dynctl up")
+	clitest.Has(t, "gone", x.text(clitest.Noon), "state: gone", "workers: worker-9", "try: dynctl logs")
+	if !x.needsNode {
+		t.Error("another node would not help")
+	}
 	if _, ok := explainNode(v, v.Nodes, "node-4", ""); ok {
 		t.Error("a node that never was is known")
 	}

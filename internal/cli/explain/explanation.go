@@ -31,9 +31,10 @@ type Explanation struct {
 	// Activity lists the requests and transfers of a worker; null while it is not up.
 	Activity *cluster.Activity `json:"activity,omitempty"`
 
-	mark  string
-	paint func(string) string
-	facts []fact
+	needsNode bool // another node would help; how to start one goes before Try
+	mark      string
+	paint     func(string) string
+	facts     []fact
 }
 
 // fact is one more thing to know, for people.
@@ -70,10 +71,8 @@ func (x *Explanation) lines(now time.Time, tty bool) []fact {
 
 // answer prints the explanation: a line for each fact.
 func (x *Explanation) answer(sess *session.Session) error {
-	for i, try := range x.Try {
-		if try == "dynctl up" { // for another node
-			x.Try[i] = sess.StartNode()
-		}
+	if x.needsNode {
+		x.Try = append([]string{sess.StartNode()}, x.Try...)
 	}
 	tty := sess.Out.Streams.OutTTY
 	p := sess.Out.Palette()

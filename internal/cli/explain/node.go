@@ -88,7 +88,7 @@ func explainNode(v client.View, nodes []cluster.Node, name, leader string) (*Exp
 		Kind: "node", Name: name, State: "gone",
 		Why:  "its lease has ended: the agent died, froze, or is cut off from etcd",
 		Next: "the controller places its workers on nodes that have room",
-		Try:  []string{"dynctl up", "dynctl logs", "dynctl doctor"},
+		Try:  []string{"dynctl logs", "dynctl doctor"}, needsNode: true,
 	}
 	x.fact("workers", "%s", human.Names(left))
 	return x, true

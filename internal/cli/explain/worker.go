@@ -118,7 +118,7 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 		x.Try = []string{"dynctl logs " + w.Name, "dynctl doctor"}
 	case cluster.StateLost:
 		x.Why, x.Next = human.OrDash(w.Reason), "the controller gives it to another node that has room"
-		x.Try = []string{"dynctl get nodes", "dynctl up"}
+		x.Try, x.needsNode = []string{"dynctl get nodes"}, true
 	}
 	x.workerFacts(v, a, assigned, w)
 	return x
