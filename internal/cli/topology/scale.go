@@ -2,7 +2,6 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -87,23 +86,18 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	if before == nil || before.Model.Name == "" {
 		return &exit.Failure{Action: action, Err: fmt.Errorf("nothing was ever declared in cluster %s", c.Name), Tries: []string{"dynctl up"}}
 	}
-	change := func(t *cluster.Topology, _ bool) error {
-		if fs.Changed("prefill") {
-			t.Prefill = o.Prefill
-		}
-		if fs.Changed("decode") {
-			t.Decode = o.Decode
-		}
-		if err := t.Validate(); err != nil {
-			return &exit.UsageError{Text: "--" + err.Error()}
-		}
-		return nil
+	var prefill, decode *int
+	if fs.Changed("prefill") {
+		prefill = &o.Prefill
+	}
+	if fs.Changed("decode") {
+		decode = &o.Decode
+	}
+	next := *before
+	if err := client.Scaled(&next, prefill, decode); err != nil {
+		return &exit.UsageError{Text: "--" + err.Error()}
 	}
 	if o.DryRun {
-		next := *before
-		if err := change(&next, true); err != nil {
-			return err
-		}
 		o.Session.Out.Say(fmt.Sprintf("would change %s from %s to %s", c.Name, human.Shape(before.Prefill, before.Decode), human.Shape(next.Prefill, next.Decode)))
 		return nil
 	}
@@ -113,14 +107,8 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	}
 	defer w.Close()
 	begin := o.Session.Out.Now()
-	topo, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
-		t.Reason = declare.Reason(o.Session, "")
-		return change(t, exists)
-	})
-	var usage *exit.UsageError
+	topo, err := c.Scale(ctx, prefill, decode, declare.Reason(o.Session, ""))
 	switch {
-	case errors.As(err, &usage):
-		return err
 	case err != nil:
 		return &exit.Failure{Action: action, Err: err}
 	case o.NoWait:
