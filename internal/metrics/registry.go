@@ -81,13 +81,13 @@ func (r *Registry) histogram(name, help string, bounds []float64, labels ...stri
 	})
 }
 
-// GaugeFunc returns a gauge whose values are computed whenever metrics are read; see
+// gaugeFunc returns a gauge whose values are computed whenever metrics are read; see
 // Registry.counter.
 func (r *Registry) gaugeFunc(name, help string, labels ...string) *FuncVec {
 	return r.computed(prometheus.GaugeValue, name, help, labels)
 }
 
-// CounterFunc returns a counter whose values are computed whenever metrics are read; see
+// counterFunc returns a counter whose values are computed whenever metrics are read; see
 // Registry.counter.
 func (r *Registry) counterFunc(name, help string, labels ...string) *FuncVec {
 	return r.computed(prometheus.CounterValue, name, help, labels)
