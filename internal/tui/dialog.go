@@ -52,14 +52,13 @@ func (d *dialog) size(int, int) {}
 func (d *dialog) facts(width int) [][]draw.Span {
 	w, i := d.m.Worker(d.order.Worker)
 	g := d.m.Glyphs
-	var lines [][]draw.Span
 	if d.order.Worker == "" {
-		return d.consequences(lines, nil, width)
+		return d.consequences(nil, nil, width)
 	}
 	if w == nil {
 		return [][]draw.Span{{draw.Bad.Text(g.Lost + " " + d.m.NoWorker(d.order.Worker) + " any more")}}
 	}
-	lines = [][]draw.Span{append([]draw.Span{
+	lines := [][]draw.Span{append([]draw.Span{
 		moment.RoleStyle(w.Role).Text(cells.OrUnknown(string(w.Role))), draw.Plain.Text("  " + cells.OrUnknown(d.m.Known.Devices[i]) + "  "),
 	}, d.m.State(w)...)}
 	lines = append(lines, []draw.Span{
