@@ -108,8 +108,12 @@ func classify(m *nats.Msg) pullReply {
 	return pullReply{err: fmt.Errorf("consumer says %s %s", status, text)}
 }
 
-// next waits for a message.
+// next waits for a message. Once ctx has ended it requests none: one that was sent all the
+// same would be given back, and count as in work until somebody else gets it.
 func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	p.mu.Lock()
 	p.waiting = true
 	select {

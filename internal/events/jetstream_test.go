@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/dynctl/dynctl/internal/events"
 )
 
@@ -190,6 +192,18 @@ func TestQueueReplaced(t *testing.T) {
 	s.dir = t.TempDir()
 	s.restart()
 	enqueue("new")
+	watcher, err := nats.Connect(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	requests, err := watcher.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watcher.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	close(release)
 	<-over
 	if err := producer.Remove(t.Context(), "old3"); err != nil {
@@ -197,6 +211,12 @@ func TestQueueReplaced(t *testing.T) {
 	}
 	if d, err := producer.Depth(t.Context()); err != nil || d.Pending != n || d.InWork != 0 {
 		t.Errorf("depth %+v, %v", d, err)
+	}
+	if err := watcher.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := requests.NextMsg(0); err == nil {
+		t.Errorf("a consumer that was stopped has requested a message: %s", m.Subject)
 	}
 	if err := producer.Remove(t.Context(), "new3"); err != nil {
 		t.Error(err)
