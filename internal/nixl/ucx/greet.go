@@ -15,7 +15,9 @@ import (
 
 // UCX connections are made by exchanging addresses over a TCP socket, where both sides
 // prove that they belong to the cluster before an address is handed to UCX. The socket
-// stays open, silent: its end tells at once that the peer's process is gone.
+// stays open, silent: its end tells at once that the peer's process is gone. Whoever ends a
+// connection in an orderly way says so over the socket, too, as its end may be seen before
+// the last messages of UCX.
 
 const (
 	maxHello  = 16 << 10 // of a greeting, in bytes
@@ -164,10 +166,22 @@ func (t *transport) welcome(nc net.Conn) (*inbound, error) {
 
 // hangUp waits for the end of a peer's socket, and tells the owner of the connection.
 func (e *engine) hangUp(nc net.Conn, owner portOwner) {
-	var b [1]byte
-	n, err := nc.Read(b[:])
-	if n > 0 {
+	f, err := readGreeting(nc)
+	if err == nil && f.kind == kindBye {
+		e.do(func() { owner.parted(f.body) })
+		return
+	}
+	if err == nil {
 		err = errProtocol
 	}
 	e.do(func() { owner.broken(fmt.Errorf("peer has hung up: %w: %w", err, nixl.ErrRemoteDisconnect)) })
+}
+
+// leave says a last word over the socket, if there is one.
+func leave(nc net.Conn, word string) {
+	if nc == nil || word == "" {
+		return
+	}
+	_ = nc.SetWriteDeadline(time.Now().Add(settleTime)) // there is room for it
+	_ = writeGreeting(nc, frame{kind: kindBye, body: []byte(word)})
 }

@@ -4,6 +4,7 @@ package ucx
 
 import (
 	"context"
+	"io"
 	"net"
 	"runtime"
 	"slices"
@@ -60,6 +61,7 @@ type raw struct {
 	port *port
 	nc   net.Conn
 	gone chan struct{} // closed when the other end has closed the socket
+	said []byte        // over the socket before
 	seq  uint32
 
 	mu     sync.Mutex
@@ -112,6 +114,7 @@ func (r *raw) broken(error) {
 	r.port.close(true)
 }
 
+func (r *raw) parted([]byte)  {}
 func (r *raw) step() bool     { return false }
 func (r *raw) tick(time.Time) {}
 
@@ -248,7 +251,7 @@ func (v *victim) enter(t testing.TB) *raw {
 	r.nc, r.gone = nc, make(chan struct{})
 	go func() {
 		defer close(r.gone)
-		_, _ = nc.Read(make([]byte, 1))
+		r.said, _ = io.ReadAll(io.LimitReader(nc, maxHello))
 	}()
 	t.Cleanup(r.close)
 	v.e.call(func() { err = r.port.connect(w.address) })
@@ -270,6 +273,7 @@ type impostor struct {
 	region *nixl.Region
 	ln     net.Listener
 	wg     sync.WaitGroup
+	words  chan string // the last ones of initiators, over their sockets
 
 	mu     sync.Mutex
 	tell   welcome
@@ -278,7 +282,7 @@ type impostor struct {
 
 func newImpostor(t testing.TB) *impostor {
 	t.Helper()
-	m := &impostor{handMade: newHandMade(t), tell: welcome{silence: time.Second, open: 4, window: 4}}
+	m := &impostor{handMade: newHandMade(t), words: make(chan string, 64), tell: welcome{silence: time.Second, open: 4, window: 4}}
 	var err error
 	if m.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -326,13 +330,16 @@ func (m *impostor) serve(nc net.Conn) {
 	m.mu.Unlock()
 	r.mu.Lock()
 	r.peer, r.answer = h.address, func(f frame) { answer(r, f) }
+	r.nc, r.gone = nc, make(chan struct{})
+	close(r.gone)
 	r.mu.Unlock()
 	w.address = r.address()
 	if writeGreeting(nc, frame{kind: kindWelcome, body: w.encode()}) != nil {
 		return
 	}
-	var b [1]byte
-	_, _ = nc.Read(b[:])
+	if f, err = readGreeting(nc); err == nil {
+		m.words <- string(f.body)
+	}
 }
 
 // answers sets what later connections answer.

@@ -40,6 +40,9 @@ type portOwner interface {
 	data(f frame)
 	// broken says that the connection is of no use any more.
 	broken(cause error)
+	// parted says that the peer has ended the connection with a last word, which is also
+	// in a message on its way.
+	parted(word []byte)
 	// step goes on with what is under way; false if it cannot.
 	step() (busy bool)
 	tick(now time.Time)
@@ -279,5 +282,6 @@ type deaf struct{}
 func (deaf) frame(frame) error { return nil }
 func (deaf) data(frame)        {}
 func (deaf) broken(error)      {}
+func (deaf) parted([]byte)     {}
 func (deaf) step() bool        { return false }
 func (deaf) tick(time.Time)    {}

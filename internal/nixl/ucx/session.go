@@ -19,15 +19,16 @@ type session struct {
 	e      *engine
 	remote nixl.Remote
 	state  sessionState
-	cause  error // set once the session ends; nothing begins any more
-	lost   bool  // the connection broke, as opposed to being given up
-	bye    bool  // was said
+	cause  error  // set once the session ends; nothing begins any more
+	lost   bool   // the connection broke, as opposed to being given up
+	bye    bool   // was said
+	word   []byte // the peer's last one, whose message may still come until deadline; nil without
 
 	port     *port
 	cancel   context.CancelFunc // of dialing
 	socket   net.Conn           // its end tells that the peer is gone
 	w        welcome
-	deadline time.Time // of the last words
+	deadline time.Time // of the last words, of either side
 	heard    time.Time
 	pinged   time.Time
 	silence  time.Duration
@@ -308,6 +309,8 @@ func (s *session) tick(now time.Time) {
 	switch {
 	case s.state == leaving && now.After(s.deadline):
 		s.end()
+	case s.word != nil && now.After(s.deadline):
+		s.broken(wire.Goodbye(s.word))
 	case s.state == up && now.Sub(s.heard) > s.silence:
 		s.broken(fmt.Errorf("peer is silent for %s: %w", s.silence, nixl.ErrRemoteDisconnect))
 	case s.state == up && now.Sub(s.pinged) >= min(max(s.silence/4, minPing), maxPing):
@@ -325,11 +328,23 @@ func (s *session) broken(cause error) {
 	if s.state == ended {
 		return
 	}
+	if s.word != nil {
+		cause = wire.Goodbye(s.word)
+	}
 	if nixl.StatusOf(cause) != nixl.ErrRemoteDisconnect {
 		cause = fmt.Errorf("%w: %w", nixl.ErrRemoteDisconnect, cause) // its status counts, not one inside of cause
 	}
 	s.cause, s.lost = fmt.Errorf("peer %q: %w", s.remote.Name, cause), true
 	s.end()
+}
+
+// parted waits a little for the answers that the target sent before it closed.
+func (s *session) parted(word []byte) {
+	if s.state != up {
+		s.broken(wire.Goodbye(word))
+		return
+	}
+	s.word, s.deadline = word, s.e.now.Add(flushTime)
 }
 
 // stop ends the session because this agent wants it to: pieces on their way are waited
@@ -369,6 +384,9 @@ func (s *session) end() {
 		if x.mover != nil {
 			x.mover.abandon()
 		}
+	}
+	if s.bye {
+		leave(s.socket, wire.LastWord(s.cause))
 	}
 	if s.port != nil {
 		s.port.close(s.inFlight() > 0)

@@ -27,6 +27,9 @@ type inbound struct {
 	notes    int             // notifications not accepted by the agent yet
 	heard    time.Time
 	deadline time.Time // of the last words, once they are said
+	farewell string    // the last words
+	word     []byte    // the peer's last one, whose message may still come until wordBy; nil without
+	wordBy   time.Time
 	ended    bool
 }
 
@@ -363,20 +366,31 @@ func (in *inbound) tick(now time.Time) {
 	switch {
 	case !in.deadline.IsZero() && now.After(in.deadline):
 		in.end(nil)
+	case in.word != nil && now.After(in.wordBy):
+		in.broken(wire.Left(in.word))
 	case in.deadline.IsZero() && now.Sub(in.heard) > silence:
 		in.broken(fmt.Errorf("peer is silent for %s: %w", silence, nixl.ErrRemoteDisconnect))
 	}
 }
 
 func (in *inbound) broken(cause error) {
+	if in.word != nil {
+		cause = wire.Left(in.word)
+	}
 	if errors.Is(cause, wire.ErrOrderly) || !in.deadline.IsZero() {
 		cause = nil
 	}
 	in.end(cause)
 }
 
+// parted waits a little for the messages that the initiator sent before it closed.
+func (in *inbound) parted(word []byte) {
+	in.word, in.wordBy = word, in.e.now.Add(flushTime)
+}
+
 // bye ends the connection because this agent wants it to.
 func (in *inbound) bye(why string) {
+	in.farewell = why
 	in.port.send(frame{kind: kindBye, body: []byte(why)})
 	in.deadline = in.e.now.Add(flushTime)
 }
@@ -389,6 +403,7 @@ func (in *inbound) end(cause error) {
 		return
 	}
 	in.ended = true
+	leave(in.socket, in.farewell)
 	in.port.close(len(in.accesses) > 0)
 	if in.socket != nil {
 		_ = in.socket.Close()
