@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Does what docs/first-steps.md and docs/production.md say about two hosts, which are network
-# namespaces: first-steps.sh DIR, with dynctl and dynamod in DIR. Exit code 77: not here.
+# namespaces: first-steps.sh DIR GGUF, with dynctl and dynamod in DIR and a GGUF file for the
+# recipe of another model. Exit code 77: not here.
 set -euo pipefail
-bin=$1
+bin=$1 gguf=$2
 while read -r name; do unset "$name"; done < <(compgen -e | grep -E "^(DYN|ETCD|NATS)") # settings of the programs
 command -v ip >/dev/null || { echo "there is no ip"; exit 77; }
 ip netns add "dyn1-$$" 2>/dev/null || { echo "no network namespaces here"; exit 77; }
@@ -77,11 +78,24 @@ for n in 1 2; do
 	grep -qx "127.0.0.1:7371" <<<"$listens" || fail "the status server of host-$n is elsewhere: $listens"
 done
 
+# Another model, a GGUF file at the same path on both hosts: the old one answers until it serves.
+model() { host 1 "$bin/dynctl" chat --url http://127.0.0.1:8000 --max-tokens 4 --timeout 20s hello >>"$work/chat.log" 2>&1; }
+(while [ ! -e "$work/rolled" ]; do model || echo "no answer" >>"$work/chat.log"; done) &
+asking=$!
+pids+=("$asking")
+host 2 "$bin/dynctl" up --model "$gguf" --prefill 1 --decode 1 --yes >"$work/up.log" 2>&1 || fail "no roll to the GGUF file"
+touch "$work/rolled"
+wait "$asking"
+grep -q "no answer" "$work/chat.log" && fail "a request failed while the model changed"
+model || fail "the GGUF file does not answer"
+host 2 "$bin/dynctl" get workers -o json | grep -q "\"model\": \"$(basename "$gguf" .gguf)\"" || fail "the workers have another model"
+host 1 "$bin/dynctl" doctor >"$work/doctor.log" 2>&1 || fail "doctor finds a fault with the GGUF file"
+
 # Data are not deleted under nodes that go on.
 host 1 "$bin/dynctl" down --purge --yes >"$work/purge.log" 2>&1 && fail "purged under host-2"
 grep -q "host-2 cannot be stopped from here" "$work/purge.log" || fail "purge does not name host-2"
-kill "${pids[-1]}"
-wait "${pids[-1]}" || true
+kill "${pids[2]}"
+wait "${pids[2]}" || true
 host 1 "$bin/dynctl" down --purge --yes >"$work/purge.log" 2>&1 || fail "purge failed"
 [ -e "$work/1/dynctl/local" ] && fail "purge left the cluster's directory"
 echo "two hosts work as written"

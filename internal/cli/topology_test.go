@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/topology"
 	"github.com/dynctl/dynctl/internal/cli/up"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
 // file writes a topology file.
@@ -111,9 +112,6 @@ func TestUpWithFields(t *testing.T) {
 	if s := w.ok("set").stdout; strings.Contains(s, "disagg.strategy\tprefill-first\t") {
 		t.Errorf("settings: %s", s)
 	}
-	if r := w.run("up", "--set", "model.path=/m/other"); r.code != exit.Failed || !strings.Contains(r.stderr, "it serves another model") {
-		t.Errorf("another model: %+v", r)
-	}
 	for _, args := range [][]string{{"up", "--set", "decode.workers=many"}, {"up", "--backend", "rocm"}, {"up", "--placement", "dense"}, {"diff"}, {"diff", "-f", file, "--set", "x=1"}, {"up", "-f", ""}} {
 		if r := w.run(args...); r.code != exit.Usage {
 			t.Errorf("%v: %+v", args, r)
@@ -121,15 +119,28 @@ func TestUpWithFields(t *testing.T) {
 	}
 }
 
-// A file that takes away the model asks first.
+// Whatever takes away the model asks first.
 func TestUpWithAnotherModel(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{})
 	w.up(0, 1)
 	file := w.file("decode: 1\nmodel: {name: other}")
 	r := w.run("up", "-f", file, "--timeout", "20s")
-	if r.code != exit.Usage || !strings.Contains(r.stderr, "needs --yes when not interactive") || !strings.Contains(r.stderr, "Replace the model dynctl-tiny by other?") {
+	if r.code != exit.Usage || !strings.Contains(r.stderr, "needs --yes when not interactive") || !strings.Contains(r.stderr, "Replace the model dynctl-tiny by other, worker by worker?") {
 		t.Errorf("%+v", r)
+	}
+	if w.topology().Model.Name != cluster.BuiltinModelName {
+		t.Error("it was declared")
+	}
+	dir := modeltest.Generate(t, modeltest.Spec{Family: "llama", KVHeads: 2, Vocab: 600})
+	for _, args := range [][]string{{"--model", dir}, {"--set", "model.name=other"}, {"--served-model-name", "other"}} {
+		r := w.run(append([]string{"up", "--timeout", "20s"}, args...)...)
+		if r.code != exit.Usage || !strings.Contains(r.stderr, "Replace the model dynctl-tiny by ") {
+			t.Errorf("%v: %+v", args, r)
+		}
+		if second := strings.Contains(r.stderr, "dynctl up -c lab-2 --port 8001 --model "+dir); second != (args[0] == "--model") {
+			t.Errorf("%v: advice: %s", args, r.stderr)
+		}
 	}
 	if w.topology().Model.Name != cluster.BuiltinModelName {
 		t.Error("it was declared")

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/model/gguf"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
 // unableToRun is the exit code with which the script says that this machine cannot
@@ -26,7 +29,7 @@ func TestTwoHosts(t *testing.T) {
 	if os.Getenv("DYNCTL_TWO_HOSTS") == "" {
 		t.Skip("takes minutes: make two-hosts")
 	}
-	onHosts(t, "two-hosts.sh", 20*time.Minute, "./cmd/dynctl", "./cmd/dynamod", "./internal/clustertest/cable")
+	onHosts(t, "two-hosts.sh", 20*time.Minute, nil, "./cmd/dynctl", "./cmd/dynamod", "./internal/clustertest/cable")
 }
 
 // What docs/first-steps.md and docs/production.md say about two hosts, typed as it stands.
@@ -37,11 +40,12 @@ func TestFirstStepsOnTwoHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts programs")
 	}
-	onHosts(t, "first-steps.sh", 3*time.Minute, "./cmd/dynctl", "./cmd/dynamod")
+	dir := modeltest.Generate(t, modeltest.Spec{Family: "llama", KVHeads: 2, Vocab: 600})
+	onHosts(t, "first-steps.sh", 3*time.Minute, []string{modeltest.GGUF(t, dir, gguf.F32)}, "./cmd/dynctl", "./cmd/dynamod")
 }
 
-// onHosts builds programs and runs a script with their directory.
-func onHosts(t *testing.T, script string, most time.Duration, programs ...string) {
+// onHosts builds programs and runs a script with their directory and more arguments.
+func onHosts(t *testing.T, script string, most time.Duration, args []string, programs ...string) {
 	t.Helper()
 	bin := t.TempDir()
 	build := exec.Command("go", append([]string{"build", "-o", bin + "/"}, programs...)...)
@@ -51,7 +55,7 @@ func onHosts(t *testing.T, script string, most time.Duration, programs ...string
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", filepath.Join("..", "..", "scripts", script), bin)
+	cmd := exec.CommandContext(ctx, "bash", append([]string{filepath.Join("..", "..", "scripts", script), bin}, args...)...)
 	// It removes its namespaces when it is asked to end.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute

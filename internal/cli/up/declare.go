@@ -20,7 +20,7 @@ func (u *uplift) announce(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: upAction, Err: err}
 	}
-	next, err := u.o.desired(now, u.fresh)
+	next, err := u.o.desired(now)
 	if err != nil {
 		return nil //nolint:nilerr // declare says so
 	}
@@ -106,7 +106,7 @@ func (u *uplift) declare(ctx context.Context) error {
 	var seen cluster.Topology
 	r, err := u.c.Apply(ctx, func(r *cluster.Revision, _ bool) error {
 		seen = r.Topology
-		next, err := u.o.desired(*r, u.fresh)
+		next, err := u.o.desired(*r)
 		if err != nil {
 			return err
 		}
@@ -122,8 +122,6 @@ func (u *uplift) declare(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errOtherModel):
-		return u.o.otherModel(u.c.Name, seen)
 	case errors.As(err, &usage):
 		return err
 	}

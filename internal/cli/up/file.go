@@ -2,10 +2,12 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/cli/declare"
 	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/topofile"
 )
 
@@ -32,12 +34,10 @@ func (o *Options) readFile(action string) (err error) {
 	return declare.UseNamespace(o.Session, o.read, src.Name)
 }
 
-// agree asks before a file takes away the model that a cluster serves.
+// agree asks before another model takes the place of the one that a running cluster serves.
 func (o *Options) agree(ctx context.Context) error {
-	if o.File == "" || o.Yes {
-		return nil
-	}
-	if o.Session.Stopped() {
+	names := o.File != "" || o.given("model") || o.given("served-model-name") || len(o.Set) > 0
+	if !names || o.Yes || o.Session.Stopped() {
 		return nil
 	}
 	c, err := o.Session.Connect(ctx, upAction)
@@ -48,7 +48,7 @@ func (o *Options) agree(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: upAction, Err: err}
 	}
-	next, err := o.desired(now, false)
+	next, err := o.desired(now)
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,11 @@ func (o *Options) agree(ctx context.Context) error {
 	if from.Prefill+from.Decode == 0 || to.Prefill+to.Decode == 0 || from.Model.Name == to.Model.Name {
 		return nil
 	}
-	return o.Session.Out.Confirm(o.Yes, "cannot serve "+to.Model.Name+" in cluster "+c.Name,
-		fmt.Sprintf("Replace the model %s by %s? Requests that name %s will fail.", from.Model.Name, to.Model.Name, from.Model.Name))
+	err = o.Session.Out.Confirm(o.Yes, "cannot serve "+to.Model.Name+" in cluster "+c.Name,
+		fmt.Sprintf("Replace the model %s by %s, worker by worker? Requests that name %s will fail.", from.Model.Name, to.Model.Name, from.Model.Name))
+	var refused *exit.Failure
+	if errors.As(err, &refused) && o.given("model") {
+		refused.Tries = append(refused.Tries, fmt.Sprintf("dynctl up -c %s-2 --port 8001 --model %s   for a second cluster", c.Name, human.ShellQuote(o.Model)))
+	}
+	return err
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/dynctl/dynctl/internal/topofile"
 )
 
-// errOtherModel is returned when a running cluster serves another model.
-var errOtherModel = errors.New("it serves another model")
-
 // spec is the model that the command line names.
 func (o *Options) spec() cluster.ModelSpec {
 	return cluster.ModelSpec{
@@ -44,7 +41,7 @@ func (o *Options) weights() string {
 // Without a file, the run-time settings stay. If workers are declared, only the fields given
 // on the command line change, also when the cluster was just started after it had ended
 // without a down. If none are declared, the command line and its defaults decide.
-func (o *Options) desired(now cluster.Revision, fresh bool) (cluster.Revision, error) {
+func (o *Options) desired(now cluster.Revision) (cluster.Revision, error) {
 	f := topofile.Of(now)
 	t := &f.Topology
 	serving := t.Prefill+t.Decode > 0
@@ -65,19 +62,19 @@ func (o *Options) desired(now cluster.Revision, fresh bool) (cluster.Revision, e
 		}
 	}
 	f.Complete()
-	if was := now.Topology.Model; o.File == "" && serving && !fresh && (t.Model.Name != was.Name || t.Model.Path != was.Path) {
-		return now, errOtherModel
-	}
 	next := f.Onto(now)
 	next.Topology.Reason = o.reason
 	return next, nil
 }
 
-// nameModel takes over the model that was given.
+// nameModel takes over the model that was given. What was declared of another one goes with
+// that: its parsers and the format of its weights.
 func (o *Options) nameModel(m *cluster.ModelSpec) {
 	switch {
 	case o.given("model"):
-		m.Name, m.Path = o.spec().Name, o.spec().Path
+		if s := o.spec(); s.Name != m.Name || s.Path != m.Path {
+			*m = s
+		}
 	case o.given("served-model-name"):
 		m.Name = o.Served
 	}
@@ -106,29 +103,6 @@ func (o *Options) override(t *cluster.Topology) {
 		if o.given(flag) {
 			change()
 		}
-	}
-}
-
-// otherModel is the error about a cluster that serves something else.
-func (o *Options) otherModel(name string, now cluster.Topology) error {
-	path := now.Model.Path
-	if path == "" {
-		path = "built-in"
-	}
-	flags := ""
-	if o.given("model") {
-		flags += " --model " + human.ShellQuote(o.Model)
-	}
-	if o.given("served-model-name") {
-		flags += " --served-model-name " + human.ShellQuote(o.Served)
-	}
-	return &exit.Failure{
-		Action: fmt.Sprintf("cannot serve %s in cluster %s", o.spec().Name, name), Err: errOtherModel,
-		Facts: []string{fmt.Sprintf("serving: %s (%s) on %s", now.Model.Name, path, human.Shape(now.Prefill, now.Decode))},
-		Tries: []string{
-			fmt.Sprintf("dynctl down -c %s && dynctl up -c %s%s", name, name, flags),
-			fmt.Sprintf("dynctl up -c %s-2 --port 8001%s   for a second cluster", name, flags),
-		},
 	}
 }
 
@@ -236,10 +210,7 @@ func (o *Options) plan(ctx context.Context) error {
 			return &exit.Failure{Action: "cannot plan", Err: err}
 		}
 	}
-	next, err := o.desired(now, fresh)
-	if errors.Is(err, errOtherModel) {
-		return o.otherModel(o.Session.Config.Cluster, now.Topology)
-	}
+	next, err := o.desired(now)
 	if err != nil {
 		return err
 	}

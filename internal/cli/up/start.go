@@ -149,10 +149,7 @@ func (u *uplift) startLocal(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: upAction, Err: err}
 	}
-	next, err := u.o.desired(now, u.fresh)
-	if errors.Is(err, errOtherModel) {
-		return u.o.otherModel(u.session.Config.Cluster, now.Topology)
-	}
+	next, err := u.o.desired(now)
 	if err != nil {
 		return err
 	}
@@ -204,7 +201,7 @@ func (u *localNodes) startFirst(ctx context.Context, local statedir.Cluster, pro
 		if err := local.RemoveEndpoints(); err != nil {
 			return &exit.Failure{Action: upAction, Err: err}
 		}
-		next, err := u.o.desired(cluster.Revision{}, true)
+		next, err := u.o.desired(cluster.Revision{})
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ only the topology is declared.`,
 	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the topology is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would happen, and do nothing")
 	fs.StringVar(&o.Why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
-	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before a file replaces the model")
+	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before another model replaces the one that is served")
 	command.Former(cmd, map[string]string{"served-name": "served-model-name", "kv-dtype": "kv-cache-dtype", "max-seqs": "max-num-seqs"})
 	command.Grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "why", "yes")
 	command.Grouped(fs, "Engine", "backend", "model", "served-model-name", "quantize", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
@@ -193,7 +193,7 @@ func (o *Options) check() error {
 	if err := o.readFile(action); err != nil {
 		return err
 	}
-	next, err := o.desired(cluster.Revision{}, true)
+	next, err := o.desired(cluster.Revision{})
 	if err == nil {
 		err = o.validate(next)
 	}

@@ -1,7 +1,6 @@
 package up
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -97,43 +96,52 @@ func TestDesired(t *testing.T) {
 	}
 	tiny := cluster.ModelSpec{Name: cluster.BuiltinModelName}
 	serving := cluster.Topology{Model: cluster.ModelSpec{Name: "qwen", Path: "/m/qwen"}, Prefill: 2, Decode: 4, Engine: cluster.EngineSpec{KVBlocks: 100}, Generation: 7}
+	formatted := serving
+	formatted.Model.ToolParser, formatted.Model.ReasoningParser, formatted.Model.Quantize = "hermes", "none", "q8_0"
 	for _, tc := range []struct {
-		name  string
-		o     *Options
-		now   cluster.Topology
-		fresh bool
-		want  cluster.Topology
-		err   error
+		name string
+		o    *Options
+		now  cluster.Topology
+		want cluster.Topology
 	}{
-		{"nothing yet", flags(), cluster.Topology{}, true, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1}, nil},
-		{"left by a killed cluster", flags(), serving, true, serving, nil},
-		{"left by a killed cluster, and a count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, true, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
-		{"left by a killed cluster, and another model", func() *Options { o := flags("model"); o.Model = "/m/llama"; return o }(), serving, true, func() cluster.Topology {
+		{"nothing yet", flags(), cluster.Topology{}, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1}},
+		{"left by a killed cluster", flags(), serving, serving},
+		{"left by a killed cluster, and a count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, func() cluster.Topology { s := serving; s.Decode = 6; return s }()},
+		{"left by a killed cluster, and another model", func() *Options { o := flags("model"); o.Model = "/m/llama"; return o }(), serving, func() cluster.Topology {
 			s := serving
 			s.Model = cluster.ModelSpec{Name: "llama", Path: "/m/llama"}
 			return s
-		}(), nil},
-		{"after down", flags(), cluster.Topology{Model: serving.Model, Generation: 8}, false, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1, Generation: 8}, nil},
-		{"nothing given", flags(), serving, false, serving, nil},
-		{"one count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, false, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
-		{"engine", func() *Options { o := flags("kv-blocks"); o.Engine.KVBlocks = 50; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.KVBlocks = 50; return s }(), nil},
-		{"ranks", func() *Options { o := flags("tensor-parallel"); o.Engine.TensorParallel = 2; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.TensorParallel = 2; return s }(), nil},
+		}()},
+		{"after down", flags(), cluster.Topology{Model: serving.Model, Generation: 8}, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1, Generation: 8}},
+		{"nothing given", flags(), serving, serving},
+		{"one count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, func() cluster.Topology { s := serving; s.Decode = 6; return s }()},
+		{"engine", func() *Options { o := flags("kv-blocks"); o.Engine.KVBlocks = 50; return o }(), serving, func() cluster.Topology { s := serving; s.Engine.KVBlocks = 50; return s }()},
+		{"ranks", func() *Options { o := flags("tensor-parallel"); o.Engine.TensorParallel = 2; return o }(), serving, func() cluster.Topology { s := serving; s.Engine.TensorParallel = 2; return s }()},
 		{"target and speculation", func() *Options {
 			o := flags("itl-target", "speculative")
 			o.Engine.ITLTargetMS, o.Engine.Speculative.Method = 80, cluster.SpeculativeNgram
 			return o
-		}(), serving, false, func() cluster.Topology {
+		}(), serving, func() cluster.Topology {
 			s := serving
 			s.Engine.ITLTargetMS, s.Engine.Speculative.Method = 80, cluster.SpeculativeNgram
 			return s
-		}(), nil},
-		{"the same model", func() *Options { o := flags("model"); o.Model = "/m/qwen"; return o }(), serving, false, serving, nil},
-		{"another model", func() *Options { o := flags("model"); o.Model = "/m/llama"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
-		{"another name", func() *Options { o := flags("served-model-name"); o.Served = "q"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
+		}()},
+		{"the same model", func() *Options { o := flags("model"); o.Model = "/m/qwen"; return o }(), serving, serving},
+		{"another model, without what belonged to the former", func() *Options {
+			o := flags("model", "tool-parser")
+			o.Model, o.ToolParser = "/m/llama", "pythonic"
+			return o
+		}(), formatted, func() cluster.Topology {
+			s := serving
+			s.Model = cluster.ModelSpec{Name: "llama", Path: "/m/llama", ToolParser: "pythonic"}
+			return s
+		}()},
+		{"the same model again, with what belongs to it", func() *Options { o := flags("model"); o.Model = "/m/qwen"; return o }(), formatted, formatted},
+		{"another name", func() *Options { o := flags("served-model-name"); o.Served = "q"; return o }(), serving, func() cluster.Topology { s := serving; s.Model.Name = "q"; return s }()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, err := tc.o.desired(cluster.Revision{Topology: tc.now}, tc.fresh)
-			if got := r.Topology; !errors.Is(err, tc.err) || err == nil && got != tc.want {
+			r, err := tc.o.desired(cluster.Revision{Topology: tc.now})
+			if got := r.Topology; err != nil || got != tc.want {
 				t.Errorf("got %+v %v\nwant %+v", got, err, tc.want)
 			}
 		})
