@@ -62,7 +62,11 @@ func (c *conn) fail(cause error) {
 // run serves the connection with handle until it fails, and returns the cause.
 func (c *conn) run(handle func(header, []byte) error, limit func(kind) int) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { c.fail(c.writeLoop()) })
+	wg.Go(func() {
+		err := c.writeLoop()
+		c.awaitLastWord(err)
+		c.fail(err)
+	})
 	c.fail(c.readLoop(handle, limit))
 	wg.Wait()
 	c.dropFDs()
@@ -85,6 +89,20 @@ func (c *conn) dropFDs() {
 func (f frame) closeFD() {
 	if f.fd > 0 {
 		_ = unix.Close(f.fd)
+	}
+}
+
+// awaitLastWord lets the reader come to the peer's last word after nothing could be written:
+// a peer that has closed the connection in order does not read what was under way to it.
+func (c *conn) awaitLastWord(err error) {
+	if errors.Is(err, errFlushed) {
+		return
+	}
+	timer := time.NewTimer(flushTime)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
 	}
 }
 

@@ -32,6 +32,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"deadline cancels", testDeadline},
 		{"invalidate", testInvalidate},
 		{"rest", testRest},
+		{"leave in traffic", testLeave},
 		{"peer closes", testPeerCloses},
 		{"restart under the same name", testRestart},
 		{"deregister", testDeregister},

@@ -108,9 +108,27 @@ func (c *conn) bye(why string) {
 func (c *conn) run() error {
 	var wg sync.WaitGroup
 	wg.Go(func() { c.fail(c.readLoop()) })
-	wg.Go(func() { c.fail(c.writeLoop()) })
+	wg.Go(func() {
+		err := c.writeLoop()
+		c.awaitLastWord(err)
+		c.fail(err)
+	})
 	wg.Wait()
 	return c.cause
+}
+
+// awaitLastWord lets the reader come to the peer's last word after nothing could be written:
+// a peer that has closed the connection in order does not read what was under way to it.
+func (c *conn) awaitLastWord(err error) {
+	if errors.Is(err, errFlushed) {
+		return
+	}
+	timer := time.NewTimer(flushTime)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+	}
 }
 
 func (c *conn) signal() {

@@ -27,6 +27,8 @@ type port struct {
 
 	arrived []message   // in Progress
 	failure error       // handed to the owner by the next poll
+	since   time.Time   // of a failure of UCX, which waits for settleTime: the end of a peer in order is seen first; else zero
+	parted  bool        // the peer has said its last word over the socket
 	wiring  ucp.Request // a flush, done when UCX has finished connecting
 }
 
@@ -122,7 +124,7 @@ func (p *port) sendThen(f frame, sent func()) {
 	r, err := p.ep.Send(header, f.body)
 	if err != nil {
 		pin.Unpin()
-		p.fail(err)
+		p.lose(err)
 		return
 	}
 	p.sends = append(p.sends, sending{r, pin, sent})
@@ -134,6 +136,20 @@ func (p *port) fail(err error) {
 		p.failure = err
 	}
 	p.hot = true
+}
+
+// lose is fail for errors of UCX. A peer that ends the connection in order breaks it for
+// UCX, too: its last word, or the end of its socket, has a moment to come.
+func (p *port) lose(err error) {
+	if p.failure == nil {
+		p.since = p.e.now
+	}
+	p.fail(err)
+}
+
+// failed reports whether the connection is to be ended now.
+func (p *port) failed() bool {
+	return p.failure != nil && (p.since.IsZero() || p.parted || p.e.now.Sub(p.since) > settleTime)
 }
 
 // poll does what is to be done; false if there was nothing.
@@ -154,7 +170,8 @@ func (p *port) poll() (busy bool) {
 	for _, m := range arrived {
 		busy = true
 		if err := p.receive(m); err != nil {
-			p.fail(err)
+			p.since = time.Time{}
+			p.failure = err // it is newer than a failure of UCX
 			break
 		}
 		if p.w == nil {
@@ -163,10 +180,10 @@ func (p *port) poll() (busy bool) {
 	}
 	if p.failure == nil && p.ep != nil {
 		if err := p.ep.Failed(); err != nil {
-			p.fail(fmt.Errorf("connection broke: %w", err))
+			p.lose(fmt.Errorf("connection broke: %w", err))
 		}
 	}
-	if p.failure != nil {
+	if p.failed() {
 		err := p.failure
 		if !errors.Is(err, nixl.ErrRemoteDisconnect) {
 			err = fmt.Errorf("%w: %w", err, nixl.ErrRemoteDisconnect)
@@ -205,7 +222,7 @@ func (p *port) reap() {
 		}
 		s.pin.Unpin()
 		if err != nil {
-			p.fail(err)
+			p.lose(err)
 		}
 		if s.sent != nil {
 			sent = append(sent, s.sent)
@@ -230,7 +247,7 @@ func (p *port) settle() bool {
 	}
 	p.wiring = 0
 	if err != nil {
-		p.fail(err)
+		p.lose(err)
 	}
 	return true
 }

@@ -345,6 +345,7 @@ func (s *session) parted(word []byte) {
 		return
 	}
 	s.word, s.deadline = word, s.e.now.Add(flushTime)
+	s.port.parted, s.port.hot = true, true
 }
 
 // stop ends the session because this agent wants it to: pieces on their way are waited

@@ -386,6 +386,7 @@ func (in *inbound) broken(cause error) {
 // parted waits a little for the messages that the initiator sent before it closed.
 func (in *inbound) parted(word []byte) {
 	in.word, in.wordBy = word, in.e.now.Add(flushTime)
+	in.port.parted, in.port.hot = true, true
 }
 
 // bye ends the connection because this agent wants it to.
