@@ -1,7 +1,7 @@
 // Package store is the cluster's shared state: a small key-value store with revisions,
-// leases and watches, kept in etcd or in memory.
+// leases and watches, kept in etcd, in a directory or in memory.
 //
-// Start with [Store] (the interface), [NewEtcd] and [NewMemory] (the implementations),
+// Start with [Store] (the interface), [NewEtcd], [NewFile] and [NewMemory] (the implementations),
 // [Watcher] (one prefix, followed for as long as a context lives) and [WatchPrefix] (the
 // same, decoded into a typed map). [KeepLease] on a Store keeps a lease alive through
 // outages; [Elect] runs a function on one member.

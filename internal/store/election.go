@@ -129,14 +129,14 @@ func electByKeys(ctx context.Context, s ReadWriter, prefix, value string, lease 
 		return err
 	}
 	defer watcher.Close()
-	if _, err := s.Create(ctx, key, []byte(value), WithLease(lease)); err != nil && !errors.Is(err, ErrExists) {
-		return err
-	}
-	defer func() {
+	defer func() { // also when creating it failed, which leaves open whether it is there
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 		defer cancel()
 		_ = s.Delete(ctx, key) // the lease ends it otherwise
 	}()
+	if _, err := s.Create(ctx, key, []byte(value), WithLease(lease)); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
 	for range watcher.Events() {
 		first, err := firstCandidate(ctx, s, prefix)
 		if err != nil {

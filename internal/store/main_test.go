@@ -8,6 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	otherProcess()
 	flag.Parse()
 	// The tests wait for leases and outages more than they compute.
 	if err := flag.Set("test.parallel", "8"); err != nil {
