@@ -70,6 +70,11 @@ func (i Instance) Key() string {
 	return InstanceKey(i.Namespace, i.Component, i.Endpoint, i.InstanceID)
 }
 
+// Of returns the name of the endpoint that i is an instance of.
+func (i Instance) Of() Endpoint {
+	return Endpoint{Namespace: i.Namespace, Component: i.Component, Name: i.Endpoint}
+}
+
 // DefaultNamespace is the namespace of clusters whose configuration names none.
 const DefaultNamespace = "dynamo"
 

@@ -13,15 +13,15 @@ func InstanceKey(namespace, component, endpoint string, id InstanceID) string {
 	return fmt.Sprintf("/services/%s/%s/%s/%s", namespace, component, endpoint, id)
 }
 
-// InstancePrefix covers the instances of a namespace, or of one component or
-// endpoint when those are not empty.
+// InstancePrefix covers the instances of all namespaces, or of one namespace, component
+// or endpoint when those are not empty.
 func InstancePrefix(namespace, component, endpoint string) string {
-	p := "/services/" + namespace + "/"
-	if component != "" {
-		p += component + "/"
-		if endpoint != "" {
-			p += endpoint + "/"
+	p := "/services/"
+	for _, part := range []string{namespace, component, endpoint} {
+		if part == "" {
+			break
 		}
+		p += part + "/"
 	}
 	return p
 }

@@ -156,7 +156,7 @@ func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
 		return !slices.ContainsFunc(f.registry.list(), func(m *servedModel) bool { return m.has(i.InstanceID) })
 	})
 	for _, inst := range instances {
-		endpoints = append(endpoints, "dyn://"+inst.Namespace+"."+inst.Component+"."+inst.Endpoint)
+		endpoints = append(endpoints, inst.Of().String())
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"status": "healthy", "endpoints": endpoints, "instances": instances})
 }

@@ -76,7 +76,7 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	if err := checkEndpoint(component, endpoint); err != nil {
+	if err := (cluster.Endpoint{Namespace: cfg.Namespace, Component: component, Name: endpoint}).Check(); err != nil {
 		return nil, err
 	}
 	c := &Client{

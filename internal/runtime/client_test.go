@@ -31,8 +31,8 @@ func TestClientFindsOnlyItsEndpoint(t *testing.T) {
 		cfg := c.Config(t, "")
 		byConfig := runtimetest.Client(t, cfg, "backend", "generate")
 		waitFor(t, byConfig, a.ID(), b.ID())
-		if _, err := runtime.NewClient(t.Context(), cfg, "a/b", "generate"); !errors.Is(err, runtime.ErrName) {
-			t.Errorf("bad name: got %v, want %v", err, runtime.ErrName)
+		if _, err := runtime.NewClient(t.Context(), cfg, "a/b", "generate"); !errors.Is(err, cluster.ErrName) {
+			t.Errorf("bad name: got %v, want %v", err, cluster.ErrName)
 		}
 	})
 }

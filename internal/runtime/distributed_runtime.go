@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -22,13 +21,8 @@ import (
 // counts as gone.
 const DefaultLeaseTTL = 10 * time.Second
 
-var (
-	// ErrClosed is returned by everything after the DistributedRuntime's Close.
-	ErrClosed = errors.New("runtime closed")
-	// ErrName is returned for a namespace, component or endpoint whose name
-	// cannot be part of a key.
-	ErrName = errors.New("bad name")
-)
+// ErrClosed is returned by everything after the DistributedRuntime's Close.
+var ErrClosed = errors.New("runtime closed")
 
 // Config holds the parts of a [DistributedRuntime].
 type Config struct {
@@ -58,7 +52,7 @@ func (c *Config) complete() error {
 	if c.Namespace == "" {
 		c.Namespace = cluster.DefaultNamespace
 	}
-	if err := checkNamespace(c.Namespace); err != nil {
+	if err := cluster.CheckNamespace(c.Namespace); err != nil {
 		return err
 	}
 	if c.AdvertiseAddr == "" && c.Server != nil {
@@ -69,29 +63,6 @@ func (c *Config) complete() error {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return nil
-}
-
-var (
-	namespacePattern = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
-	componentPattern = regexp.MustCompile(`^[a-z0-9_-]+$`)
-	endpointPattern  = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
-)
-
-func checkNamespace(name string) error {
-	if !namespacePattern.MatchString(name) {
-		return fmt.Errorf("%w: namespace %q (want lower-case letters, digits, - and _)", ErrName, name)
-	}
-	return nil
-}
-
-func checkEndpoint(component, endpoint string) error {
-	if !componentPattern.MatchString(component) {
-		return fmt.Errorf("%w: component %q (want lower-case letters, digits, - and _)", ErrName, component)
-	}
-	if !endpointPattern.MatchString(endpoint) {
-		return fmt.Errorf("%w: endpoint %q (want letters, digits, ., - and _)", ErrName, endpoint)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (d *DistributedRuntime) Announce(ctx context.Context, component, endpoint s
 }
 
 func (s *Served) start(ctx context.Context) (*Served, error) {
-	if err := checkEndpoint(s.component, s.endpoint); err != nil {
+	if err := (cluster.Endpoint{Namespace: s.d.cfg.Namespace, Component: s.component, Name: s.endpoint}).Check(); err != nil {
 		return nil, err
 	}
 	s.paths = map[cluster.InstanceID]*path{}

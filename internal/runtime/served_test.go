@@ -54,11 +54,11 @@ func TestServeRefuses(t *testing.T) {
 			want                error
 		}{
 			{"a name served already", "backend", "generate", requestplane.ErrEndpointExists},
-			{"a component with a slash", "a/b", "generate", runtime.ErrName},
-			{"an empty component", "", "generate", runtime.ErrName},
-			{"upper case", "Backend", "generate", runtime.ErrName},
-			{"an empty endpoint", "backend", "", runtime.ErrName},
-			{"an endpoint with a blank", "backend", "a b", runtime.ErrName},
+			{"a component with a slash", "a/b", "generate", cluster.ErrName},
+			{"an empty component", "", "generate", cluster.ErrName},
+			{"upper case", "Backend", "generate", cluster.ErrName},
+			{"an empty endpoint", "backend", "", cluster.ErrName},
+			{"an endpoint with a blank", "backend", "a b", cluster.ErrName},
 		}
 		for _, tc := range tests {
 			if _, err := d.Serve(t.Context(), tc.component, tc.endpoint, echo("second")); !errors.Is(err, tc.want) {
@@ -72,8 +72,8 @@ func TestServeRefuses(t *testing.T) {
 		for _, namespace := range []string{"a/b", "A", ".a", "a..b", "a b"} {
 			cfg := c.Config(t, "worker-2")
 			cfg.Namespace = namespace
-			if _, err := runtime.New(t.Context(), cfg); !errors.Is(err, runtime.ErrName) {
-				t.Errorf("namespace %q: got %v, want %v", namespace, err, runtime.ErrName)
+			if _, err := runtime.New(t.Context(), cfg); !errors.Is(err, cluster.ErrName) {
+				t.Errorf("namespace %q: got %v, want %v", namespace, err, cluster.ErrName)
 			}
 		}
 	})
