@@ -38,6 +38,7 @@ type fakeAgent struct {
 	client requestplane.Client
 	http   *http.Server
 	node   cluster.Node
+	key    handshake.Key
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -113,6 +114,7 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 	if err != nil {
 		return a, err
 	}
+	a.key = key
 	a.server, a.client = srv, requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: log})
 	host, _ := os.Hostname()
 	id := cfg.NodeID

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,10 +85,8 @@ func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a clu
 	if addr == "" {
 		return a, errors.New("it is not up")
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
 	begin := time.Now()
-	stream, err := c.plane.Call(ctx, addr, "activity-"+hex.EncodeToString(id[:]), nil, protocol.ActivityRequest{})
+	stream, err := c.plane.Call(ctx, addr, requestID("activity"), nil, protocol.ActivityRequest{})
 	if err == nil {
 		err = stream.Recv(ctx, &a)
 		stream.Close()

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,9 +46,7 @@ func askFrontends[T any](ctx context.Context, c *Cluster, v View, endpoint strin
 // askInstance sends a question to one instance. Instances limit the size of their answers
 // themselves.
 func askInstance[T any](ctx context.Context, c *Cluster, inst cluster.Instance, question any) ([]T, error) {
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	stream, err := c.plane.Call(ctx, inst.Transport.TCP, inst.Endpoint+"-"+hex.EncodeToString(id[:]), nil, question)
+	stream, err := c.plane.Call(ctx, inst.Transport.TCP, requestID(inst.Endpoint), nil, question)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -35,10 +33,8 @@ func (c *Cluster) Logs(ctx context.Context, v View, nodeID string, o LogOptions,
 	if addr == "" {
 		return fmt.Errorf("%w on node %s", ErrNoLogs, v.NodeName(nodeID))
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
 	req := protocol.LogRequest{Worker: o.Worker, Tail: o.Tail, Follow: o.Follow}
-	stream, err := c.plane.Call(ctx, addr, "logs-"+hex.EncodeToString(id[:]), nil, req)
+	stream, err := c.plane.Call(ctx, addr, requestID("logs"), nil, req)
 	if err != nil {
 		return fmt.Errorf("read log from node %s: %w", v.NodeName(nodeID), err)
 	}

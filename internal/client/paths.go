@@ -3,8 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -133,9 +131,7 @@ func (c *Cluster) askPaths(ctx context.Context, v View, worker string, req proto
 	if addr == "" {
 		return nil, fmt.Errorf("%s %w", worker, ErrNoPaths)
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	stream, err := c.plane.Call(ctx, addr, "paths-"+hex.EncodeToString(id[:]), nil, req)
+	stream, err := c.plane.Call(ctx, addr, requestID("paths"), nil, req)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its paths: %w", worker, err)
 	}

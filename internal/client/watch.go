@@ -139,7 +139,13 @@ type Watch struct {
 }
 
 // Watch starts following the cluster. The caller closes the watch.
-func (c *Cluster) Watch(ctx context.Context) (w *Watch, err error) {
+func (c *Cluster) Watch(ctx context.Context) (*Watch, error) {
+	return c.WatchOf(ctx, cluster.Endpoint{Namespace: c.Namespace})
+}
+
+// WatchOf is [Cluster.Watch] with the instances of a query, which may be of other
+// namespaces.
+func (c *Cluster) WatchOf(ctx context.Context, of cluster.Endpoint) (w *Watch, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w = &Watch{changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace), namespace: c.Namespace}
 	defer func() {
@@ -163,7 +169,7 @@ func (c *Cluster) Watch(ctx context.Context) (w *Watch, err error) {
 	if w.cordons, err = follow[cluster.Cordon](ctx, w, c, cluster.CordonPrefix(c.Namespace)); err != nil {
 		return w, err
 	}
-	w.instances, err = follow[cluster.Instance](ctx, w, c, cluster.InstancePrefix(c.Namespace, "", ""))
+	w.instances, err = follow[cluster.Instance](ctx, w, c, of.Prefix())
 	return w, err
 }
 
@@ -255,7 +261,12 @@ func (w *Watch) Close() {
 
 // View reads the cluster once.
 func (c *Cluster) View(ctx context.Context) (View, error) {
-	w, err := c.Watch(ctx)
+	return c.ViewOf(ctx, cluster.Endpoint{Namespace: c.Namespace})
+}
+
+// ViewOf is [Cluster.View] with the instances of a query, as [Cluster.WatchOf].
+func (c *Cluster) ViewOf(ctx context.Context, of cluster.Endpoint) (View, error) {
+	w, err := c.WatchOf(ctx, of)
 	if err != nil {
 		return View{}, err
 	}

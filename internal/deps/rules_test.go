@@ -87,15 +87,16 @@ var onlyRules = []only{
 	{"cli/session", []string{"cli/term", "cli/exit", "cli/output", "client", "config", "statedir"}, "settings and connections of one run"},
 	{"cli/command", []string{"cli/exit", "cli/output", "cli/progress", "cli/session", "config"}, "makes commands, and knows none"},
 	{"cli/help", []string{"cli/command", "cli/exit", "cli/term", "config", "topofile", "tui"}, "texts about commands and about what they take"},
-	{"cli/complete", slices.Concat(cliLeaves, []string{"client", "statedir"}), "a leaf that asks the cluster"},
+	{"cli/complete", slices.Concat(cliLeaves, []string{"client", "cluster", "statedir"}), "a leaf that asks the cluster"},
 	{"cli/fleet", []string{"cli/exit", "cli/human", "cli/session", "client", "cluster"}, "what commands say of workers and nodes"},
 	{"cli/frontend", []string{"cli/exit", "cli/human", "cli/session", "client", "openai"}, "finds frontends for verbs that talk with them"},
-	{"cli/listing", []string{"cli/exit", "cli/human", "cli/output", "cli/session", "client"}, "lists things of any kind"},
+	{"cli/listing", []string{"cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster"}, "lists things of any kind"},
 	{"cli/settings", []string{"cli/human", "cli/listing", "cli/output", "client", "cluster", "config"}, "settings at run time, for get and set"},
 	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},
 	{"cli/declare", []string{"cli/command", "cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster", "topofile"}, "what verbs share that declare a topology"},
 	{"cli/jointoken", []string{"cli/human", "cli/session", "client", "config", "credentials", "statedir"}, "tokens, for up and credentials"},
 	{"cli/cache", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/call", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/chat", slices.Concat(cliLeaves, []string{"openai"}), "a verb"},
 	{"cli/credentials", slices.Concat(cliLeaves, []string{"client", "config", "credentials", "ownerfile", "statedir"}), "a verb"},
 	{"cli/doctor", slices.Concat(cliLeaves, []string{"cli/doctor/judge", "client", "cluster", "config", "host", "inspect", "openai", "protocol", "recall", "statedir", "version"}), "a verb that looks at everything"},
@@ -115,7 +116,7 @@ var onlyRules = []only{
 
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
-	"cli/cache", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
+	"cli/cache", "cli/call", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
 	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
 }
 

@@ -40,6 +40,16 @@ func One(what string) cobra.PositionalArgs {
 	}
 }
 
+// AtMostOne wants one argument or none.
+func AtMostOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("name one %s at most", what)
+		}
+		return nil
+	}
+}
+
 // Names refuses an empty list, unless it is optional, and names that stand twice.
 func Names(what string, optional bool) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

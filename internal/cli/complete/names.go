@@ -2,6 +2,8 @@ package complete
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/fleet"
 	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // Workers completes names of workers.
@@ -88,5 +91,31 @@ func Namespaces(a *command.App) cobra.CompletionFunc {
 			}
 		})
 		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Endpoints completes names of endpoints of all namespaces: with the scheme if the text
+// begins with it, else without, since shells break words at colons.
+func Endpoints(a *command.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, text string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		counts := map[string]int{}
+		Ask(a, cmd, func(ctx context.Context, c *client.Cluster) {
+			v, err := c.ViewOf(ctx, cluster.Endpoint{})
+			if err != nil {
+				return
+			}
+			for _, inst := range v.Instances {
+				name := inst.Of().String()
+				if !strings.HasPrefix(text, cluster.EndpointScheme) {
+					name = strings.TrimPrefix(name, cluster.EndpointScheme)
+				}
+				counts[name]++
+			}
+		})
+		var out []cobra.Completion
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			out = append(out, cobra.CompletionWithDesc(name, human.Plural(counts[name], "instance")))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }

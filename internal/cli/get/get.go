@@ -13,7 +13,7 @@ import (
 // Command is the verb that lists: workers, nodes and whatever else a cluster is made of.
 func Command(a *command.App, events *cobra.Command) *cobra.Command {
 	return command.Group(command.Verb{
-		Use: "get <what> [name...]", Short: "List namespaces, workers, nodes, leases, queues, index, topology, events or settings", Group: command.GroupLook,
+		Use: "get <what> [name...]", Short: "List workers, nodes, endpoints, leases, queues, settings and what else a cluster has", Group: command.GroupLook,
 		Long: `Each kind has the same forms: a table (-o wide has more columns), json, yaml and names.
 --watch goes on: on a terminal the list is redrawn, elsewhere rows that changed follow, and
 json is one document per line. Names choose some; if one of several is not there the exit
@@ -24,7 +24,7 @@ code is 5, and 1 if none is.`,
 			"dynctl get queues -o json",
 		},
 		See: []string{"dynctl ps", "dynctl explain", "dynctl top"},
-	}, getNamespacesCommand(a), getWorkersCommand(a), getNodesCommand(a), getLeasesCommand(a), getQueuesCommand(a), getIndexCommand(a), getTopologyCommand(a), events, getConfigCommand(a))
+	}, getNamespacesCommand(a), getWorkersCommand(a), getNodesCommand(a), getLeasesCommand(a), getQueuesCommand(a), getIndexCommand(a), getEndpointsCommand(a), getTopologyCommand(a), events, getConfigCommand(a))
 }
 
 // kindCommand makes the command that lists one kind of things; alias is the word for one.

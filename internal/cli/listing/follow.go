@@ -20,7 +20,7 @@ const watchEvery = time.Second
 // cannot be reached for a while is told, and the last answer stays.
 func (o *Options) follow(ctx context.Context, c *client.Cluster) error {
 	out := o.Session.Out
-	w, err := c.Watch(ctx)
+	w, err := c.WatchOf(ctx, o.of(c))
 	if err != nil {
 		return &exit.Failure{Action: "cannot watch cluster " + c.Name, Err: err}
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // Options list things of one kind, once or again and again.
@@ -16,6 +18,17 @@ type Options struct {
 	Kind    Lister
 	Names   []string // empty: all
 	Watch   bool
+	// Of has the view hold the instances of a query, of whatever namespace; nil: those of
+	// the session's namespace.
+	Of *cluster.Endpoint
+}
+
+// of returns the query for the instances of the view.
+func (o *Options) of(c *client.Cluster) cluster.Endpoint {
+	if o.Of != nil {
+		return *o.Of
+	}
+	return cluster.Endpoint{Namespace: c.Namespace}
 }
 
 // listTimeout bounds what one listing may ask of the stores.
@@ -34,7 +47,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	v, err := c.View(limited)
+	v, err := c.ViewOf(limited, o.of(c))
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}

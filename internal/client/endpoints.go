@@ -1,0 +1,92 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+)
+
+// ErrNoEndpoint is returned when no instance of an endpoint is registered, or none with
+// the demanded id.
+var ErrNoEndpoint = errors.New("no instance")
+
+// CompareInstances orders instances by endpoint, then by worker, then by id.
+func CompareInstances(a, b cluster.Instance) int {
+	return cmp.Or(
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Endpoint, b.Endpoint),
+		cluster.CompareNames(a.Worker, b.Worker), cmp.Compare(a.InstanceID, b.InstanceID),
+	)
+}
+
+// Call sends a request to an endpoint, of any namespace, and calls each with the items of
+// the answer in order. If id is not 0, the request goes to that instance, else to a random
+// one. Body and items are what JSON decodes to, with integers as such. When each fails or
+// ctx ends, the worker is told to stop.
+//
+// Errors: ErrNoEndpoint; ErrUnreachable, if no instance can be reached; the cause of ctx,
+// also when the worker noticed first that its deadline passed; else what the worker says.
+func (c *Cluster) Call(ctx context.Context, e cluster.Endpoint, id cluster.InstanceID, body any, each func(item any) error) error {
+	cfg := runtime.Config{Store: c.store, Client: c.plane, Namespace: e.Namespace, Log: c.log}
+	found, err := runtime.NewClient(ctx, cfg, e.Component, e.Name)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	b, err := found.Balance(runtime.Random)
+	if err != nil {
+		return err
+	}
+	stream, err := call(ctx, b, id, body)
+	if err != nil {
+		return callError(err)
+	}
+	defer stream.Close()
+	for {
+		var item any
+		switch err := stream.Recv(ctx, &item); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return callError(err)
+		}
+		if err := each(item); err != nil {
+			return err
+		}
+	}
+}
+
+func call(ctx context.Context, b *runtime.Balancer, id cluster.InstanceID, body any) (requestplane.Stream, error) {
+	request := requestID("call")
+	if id != 0 {
+		return b.Direct(ctx, id, request, nil, body)
+	}
+	return b.Call(ctx, request, nil, body)
+}
+
+// callError gives an error of the request plane the meaning that [Cluster.Call] promises.
+func callError(err error) error {
+	switch {
+	case errors.Is(err, requestplane.ErrCannotConnect):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case errors.Is(err, runtime.ErrNoInstance):
+		return fmt.Errorf("%w: %w", ErrNoEndpoint, err)
+	case errors.Is(err, requestplane.ErrTimeout):
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
+}
+
+// requestID returns a new id for a request, which begins with what it is for.
+func requestID(what string) string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return what + "-" + hex.EncodeToString(id[:])
+}
