@@ -388,7 +388,7 @@ func TestFollowerDoesNotDelayTheStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
+	plane := requestplane.NewClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
 	defer plane.Close()
 	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "logs-1", nil, protocol.LogRequest{Tail: 10, Follow: true})
 	if err != nil {
@@ -430,7 +430,7 @@ func TestHurry(t *testing.T) {
 		t.Fatalf("%d instances: %v", len(kvs), err)
 	}
 	inst, _ := store.DecodeJSON[cluster.Instance](kvs[0])
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
+	plane := requestplane.NewClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
 	defer plane.Close()
 	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "r1", nil, protocol.PreprocessedRequest{
 		RequestID: "r1", Model: "mock", ModelSum: "sha256:test", TokenIDs: []uint32{1, 2, 3}, Stop: protocol.StopConditions{MaxTokens: 1000},

@@ -40,7 +40,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	near := requestplane.NewMemory() // connects workers of this node without sockets
 	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
 	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })
-	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: a.log}))
+	a.client = near.Over(requestplane.NewClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: a.log}))
 	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
 	a.plumb = runtime.Config{
 		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,

@@ -115,7 +115,7 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 		return a, err
 	}
 	a.key = key
-	a.server, a.client = srv, requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: log})
+	a.server, a.client = srv, requestplane.NewClient(requestplane.ClientConfig{Key: key, Log: log})
 	host, _ := os.Hostname()
 	id := cfg.NodeID
 	if id == "" {

@@ -95,7 +95,7 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	if noSecret == nil {
 		key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
 	}
-	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Log: log})
+	c.plane = requestplane.NewClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Log: log})
 	return c, nil
 }
 

@@ -39,8 +39,28 @@ func ParseInstanceRef(s string) (id InstanceID, ok bool) {
 type Transport struct {
 	// TCP is "host:port/{instance id hex}/{endpoint}" for the tcp request plane.
 	TCP string `json:"tcp,omitempty"`
-	// HTTP is the base URL of a plain HTTP service, used by frontends.
+	// HTTP is "http://host:port/v1/rpc/{instance id hex}/{endpoint}" for the http request
+	// plane, or the base URL of a plain HTTP service, used by frontends.
 	HTTP string `json:"http,omitempty"`
+}
+
+// RPCRoot begins the paths of endpoints on servers of the http request plane.
+const RPCRoot = "/v1/rpc/"
+
+// TransportTo returns the transport for an address on the request plane.
+func TransportTo(addr string) Transport {
+	if strings.HasPrefix(addr, "http://") {
+		return Transport{HTTP: addr}
+	}
+	return Transport{TCP: addr}
+}
+
+// Address returns the address on the request plane, or "" for a plain HTTP service.
+func (t Transport) Address() string {
+	if strings.Contains(t.HTTP, RPCRoot) {
+		return t.HTTP
+	}
+	return t.TCP
 }
 
 // Instance is one live endpoint of one worker (or frontend, or agent), as

@@ -181,7 +181,7 @@ func (c *Cluster) Metrics() string {
 // Generate asks one decode worker directly and returns token ids and where the
 // prompt was computed.
 func (c *Cluster) Generate(ctx context.Context, inst cluster.Instance, req protocol.PreprocessedRequest) (tokens []uint32, timing protocol.Timing, err error) {
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: c.key})
+	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
 	defer plane.Close()
 	stream, err := plane.Call(ctx, inst.Transport.TCP, req.RequestID, nil, req)
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *Cluster) LiveStats() []cluster.WorkerStatus {
 func (c *Cluster) liveStats() (out []cluster.WorkerStatus, asked int) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: c.key})
+	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
 	defer plane.Close()
 	for _, i := range c.Watch.View().Instances {
 		if i.Endpoint != cluster.EndpointStats {

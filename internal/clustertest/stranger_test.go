@@ -20,7 +20,7 @@ func TestStrangersOfTheRequestPlane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.RandomKey()})
+	stranger := requestplane.NewClient(requestplane.ClientConfig{Key: handshake.RandomKey()})
 	defer stranger.Close()
 	tried := map[string]int{}
 	for _, i := range c.Watch.View().Instances {

@@ -69,7 +69,7 @@ func (c *Cluster) ClearCaches() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), c.opts.Timeout)
 	defer cancel()
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: c.key})
+	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
 	defer plane.Close()
 	for _, i := range c.Watch.View().Instances {
 		if i.Endpoint != cluster.EndpointClearKV {

@@ -27,7 +27,7 @@ func benchWorld(b *testing.B, gen generator) (*front, *fake) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key})
+	client := requestplane.NewClient(requestplane.ClientConfig{Key: key})
 	b.Cleanup(func() {
 		_ = client.Close()
 		_ = server.Close()

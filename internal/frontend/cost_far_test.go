@@ -55,7 +55,7 @@ func startFar(b *testing.B) *far {
 	if err != nil {
 		b.Fatal(err)
 	}
-	fr := &far{b: b, server: server, client: requestplane.NewTCPClient(requestplane.ClientConfig{Key: key})}
+	fr := &far{b: b, server: server, client: requestplane.NewClient(requestplane.ClientConfig{Key: key})}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), farEnv+"="+secret)
 	cmd.Stderr = os.Stderr

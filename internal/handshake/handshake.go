@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -175,6 +176,9 @@ func connect(conn net.Conn, o Options) (Session, error) {
 // Accept runs the server's side of the handshake on a new connection. It returns that
 // connection, or TLS on top of it. It sets the deadline on the connection and leaves it
 // there. After an error the caller closes the connection.
+//
+// With ErrForeign, Accept returns a connection too, on top of TLS if the client uses it.
+// Nobody has proved anything on it; reading it begins with the client's first byte.
 func Accept(raw net.Conn, o Options, deadline time.Time) (net.Conn, Session, error) {
 	if err := o.check(); err != nil {
 		return nil, Session{}, err
@@ -198,8 +202,19 @@ func Accept(raw net.Conn, o Options, deadline time.Time) (net.Conn, Session, err
 		}
 	}
 	s, err := accept(conn, o)
+	if foreign, ok := errors.AsType[*foreignError](err); ok {
+		conn = &unread{conn, foreign.begin}
+	}
 	return conn, s, err
 }
+
+// foreignError is ErrForeign with the bytes that were read.
+type foreignError struct{ begin []byte }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("%v, which begins with %q", ErrForeign, e.begin)
+}
+func (e *foreignError) Unwrap() error { return ErrForeign }
 
 func accept(conn net.Conn, o Options) (Session, error) {
 	var theirs [helloLen]byte
@@ -268,7 +283,7 @@ func (p Protocol) read(conn net.Conn, b []byte) (status byte, err error) {
 	status = b[greetLen-1]
 	switch {
 	case string(b[:nameLen]) != p.Name:
-		return 0, fmt.Errorf("%w, which begins with %q", ErrForeign, b[:greetLen])
+		return 0, &foreignError{b[:greetLen]}
 	case b[nameLen] != p.Version:
 		return status, fmt.Errorf("%w: %d of %q, this side speaks %d", ErrVersion, b[nameLen], printable(p.Name), p.Version)
 	case status != statusOK:
@@ -316,6 +331,12 @@ func (k Key) prove(side string, transcript []byte) []byte {
 	return m.Sum(nil)
 }
 
+// Token returns a text that shows knowledge of the key, for one purpose: 64 hex digits. It
+// is no secret only as long as nobody else reads it: use it over TLS or inside one machine.
+func (k Key) Token(purpose string) string {
+	return hex.EncodeToString(k.prove("token", []byte(purpose)))
+}
+
 func (k Key) session(transcript []byte) Session {
 	key, err := hkdf.Key(sha256.New, k.b[:], transcript, label+" session", keyLen)
 	if err != nil {
@@ -324,7 +345,8 @@ func (k Key) session(transcript []byte) Session {
 	return Session{Key: key}
 }
 
-// unread is a connection with some bytes that were read ahead.
+// unread is a connection with some bytes that were read ahead. Its Unwrap returns the
+// connection without them.
 type unread struct {
 	net.Conn
 	head []byte
@@ -338,3 +360,5 @@ func (u *unread) Read(p []byte) (int, error) {
 	}
 	return u.Conn.Read(p)
 }
+
+func (u *unread) Unwrap() net.Conn { return u.Conn }

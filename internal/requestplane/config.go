@@ -53,7 +53,7 @@ func (l Liveness) withDefaults() Liveness {
 	return l
 }
 
-// ServerConfig configures [ListenTCP].
+// ServerConfig configures [ListenTCP] and [ListenHTTP].
 type ServerConfig struct {
 	// Addr is the address to listen on. Default "127.0.0.1:0", any free loopback port.
 	Addr string
@@ -90,7 +90,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	return c
 }
 
-// ClientConfig configures [NewTCPClient].
+// ClientConfig configures [NewClient].
 type ClientConfig struct {
 	// Key authenticates both sides, as in [ServerConfig]. Without a key every call fails.
 	Key handshake.Key

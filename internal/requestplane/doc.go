@@ -1,12 +1,13 @@
 // Package requestplane carries requests from callers to endpoint handlers and streams the
-// answers back, over TCP or inside one process.
+// answers back, over TCP, over HTTP or inside one process.
 //
 // Start with [Server] and [Handler] on the answering side, [Client] and [Stream] on the
-// calling side. [ListenTCP] and [NewTCPClient] are the network implementation: one
-// pooled, multiplexed connection per peer pair, msgpack frames, flow control per stream,
-// keep-alive. Both sides first prove that they know the cluster's secret; without a key,
-// a server does not start and calls fail. [Memory] has the same contract without sockets,
-// for tests and single-process use.
+// calling side. There are two networks with the same promises. [ListenTCP] serves one
+// pooled connection per peer pair, multiplexed by yamux. [ListenHTTP] serves HTTP/2, so
+// that programs that are no nodes can call endpoints in JSON. [NewClient] reaches both:
+// the address says which. Nodes first prove to each other that they know the cluster's
+// secret; without a key, a server does not start and calls fail. [Memory] has the same
+// contract without sockets, for tests and single-process use.
 //
 // A Server owns its listener, its connections and one goroutine group per running
 // request; Close stops and awaits them all. A Client owns its pooled connections. Both

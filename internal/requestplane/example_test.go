@@ -34,7 +34,7 @@ func Example() {
 		return
 	}
 
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key})
+	client := requestplane.NewClient(requestplane.ClientConfig{Key: key})
 	defer client.Close()
 	ctx := context.Background()
 	stream, err := client.Call(ctx, server.Addr()+"/694d9814/generate", "request-1", nil, []string{"hello", "world"})

@@ -13,13 +13,16 @@ import (
 // 1 was the same, but without proofs.
 var spoken = handshake.Protocol{Name: "dynrp\x00", Version: 2}
 
+// spokenHTTP is the handshake of connections between nodes that carry HTTP/2.
+var spokenHTTP = handshake.Protocol{Name: "dynhp\x00", Version: 1}
+
 // KeyPurpose is the label under which the request plane's key is derived from the
 // cluster's secret.
 const KeyPurpose = "request plane"
 
 // greetServer runs the client's side of the handshake.
-func (c *ClientConfig) greetServer(conn net.Conn, hostport string, deadline time.Time) (net.Conn, error) {
-	o := handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}
+func (c *ClientConfig) greetServer(conn net.Conn, protocol handshake.Protocol, hostport string, deadline time.Time) (net.Conn, error) {
+	o := handshake.Options{Protocol: protocol, Key: c.Key, TLS: c.TLS}
 	if o.TLS != nil && o.TLS.ServerName == "" && !o.TLS.InsecureSkipVerify {
 		host, _, err := net.SplitHostPort(hostport)
 		if err != nil {
@@ -31,16 +34,20 @@ func (c *ClientConfig) greetServer(conn net.Conn, hostport string, deadline time
 	return ready(handshake.Connect(conn, o, deadline))
 }
 
-// greetClient runs the server's side of the handshake.
-func (c *ServerConfig) greetClient(stranger *handshake.Guest) (net.Conn, error) {
-	return ready(stranger.Accept(handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}, time.Now().Add(c.HandshakeTimeout)))
+// greetClient runs the server's side of the handshake. With [handshake.ErrForeign] it
+// returns a connection, too: see [handshake.Accept].
+func (c *ServerConfig) greetClient(protocol handshake.Protocol, stranger *handshake.Guest) (net.Conn, error) {
+	return ready(stranger.Accept(handshake.Options{Protocol: protocol, Key: c.Key, TLS: c.TLS}, time.Now().Add(c.HandshakeTimeout)))
 }
 
 func ready(conn net.Conn, _ handshake.Session, err error) (net.Conn, error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, handshake.ErrForeign) {
 		return nil, err
 	}
-	return conn, conn.SetDeadline(time.Time{})
+	if clearErr := conn.SetDeadline(time.Time{}); clearErr != nil {
+		return nil, clearErr
+	}
+	return conn, err
 }
 
 // hopeless reports whether an immediate retry would fail in the same way.

@@ -46,7 +46,8 @@ type Server interface {
 	// returns an error and the endpoint stays refusing; remove may be called again.
 	Handle(path string, h Handler) (remove func(ctx context.Context) error, err error)
 
-	// Addr returns the host:port that the server listens on.
+	// Addr returns the address of the server: "host:port", or "http://host:port/v1/rpc" on
+	// the http plane. The address of an endpoint is that, a slash and its path.
 	Addr() string
 
 	// InFlight returns the number of requests now running for path.
@@ -60,7 +61,7 @@ type Server interface {
 
 // Client sends requests.
 type Client interface {
-	// Call sends a request to addr, "host:port/path", and returns when it is on
+	// Call sends a request to addr, the address of an endpoint, and returns when it is on
 	// its way. Ctx governs the whole exchange, as with an HTTP request: when it
 	// ends, the handler is cancelled and Recv fails; its deadline travels with the
 	// request. Body is encoded as msgpack; nil is allowed.

@@ -13,6 +13,7 @@ import (
 type proxy struct {
 	ln     net.Listener
 	target string
+	at     func(hostport string) string // the address of a server there; nil for its hostport
 
 	chunk    atomic.Int64 // bytes per write, 0 for what comes
 	accepted atomic.Int64 // connections so far
@@ -40,7 +41,12 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-func (p *proxy) addr() string { return p.ln.Addr().String() }
+func (p *proxy) addr() string {
+	if p.at != nil {
+		return p.at(p.ln.Addr().String())
+	}
+	return p.ln.Addr().String()
+}
 
 func (p *proxy) accept() {
 	for {

@@ -37,6 +37,23 @@ func TestTCP(t *testing.T) {
 	})
 }
 
+func TestHTTP(t *testing.T) {
+	requestplanetest.Run(t, func(t *testing.T, limits requestplane.Limits) (requestplane.Server, func() requestplane.Client) {
+		checkLeaks(t)
+		s := listenHTTP(t, requestplane.ServerConfig{Limits: limits})
+		return s, func() requestplane.Client { return newClient(t, requestplane.ClientConfig{}) }
+	})
+}
+
+func TestHTTPOverTLS(t *testing.T) {
+	secure := ephemeral(t)
+	requestplanetest.Run(t, func(t *testing.T, limits requestplane.Limits) (requestplane.Server, func() requestplane.Client) {
+		checkLeaks(t)
+		s := listenHTTP(t, requestplane.ServerConfig{Limits: limits, TLS: secure})
+		return s, func() requestplane.Client { return newClient(t, requestplane.ClientConfig{}) }
+	})
+}
+
 // Requests to servers of the same process, which skip the sockets, and requests
 // past them keep the same promises.
 func TestNear(t *testing.T) {
@@ -47,7 +64,7 @@ func TestNear(t *testing.T) {
 		s := m.Beside(net, net.Addr(), limits, nil)
 		t.Cleanup(func() { mustClose(t, s) })
 		return s, func() requestplane.Client {
-			c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: clusterKey}))
+			c := m.Over(requestplane.NewClient(requestplane.ClientConfig{Key: clusterKey}))
 			t.Cleanup(func() { mustClose(t, c) })
 			return c
 		}
@@ -64,7 +81,7 @@ func TestNearSkipsTheNetwork(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: clusterKey}))
+	c := m.Over(requestplane.NewClient(requestplane.ClientConfig{Key: clusterKey}))
 	defer mustClose(t, c)
 	st, err := c.Call(t.Context(), "near.example:1/id/echo", "a", nil, "hello")
 	if err != nil {
@@ -89,7 +106,7 @@ func checkLeaks(t *testing.T) {
 	})
 }
 
-func mustClose(t *testing.T, c interface{ Close() error }) {
+func mustClose(t testing.TB, c interface{ Close() error }) {
 	if err := c.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -113,9 +130,20 @@ func listen(t testing.TB, cfg requestplane.ServerConfig) *requestplane.TCPServer
 	return s
 }
 
-func newClient(t testing.TB, cfg requestplane.ClientConfig) *requestplane.TCPClient {
+func listenHTTP(t testing.TB, cfg requestplane.ServerConfig) *requestplane.HTTPServer {
+	t.Helper()
 	cfg.Key = cmp.Or(cfg.Key, clusterKey)
-	c := requestplane.NewTCPClient(cfg)
+	s, err := requestplane.ListenHTTP(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, s) })
+	return s
+}
+
+func newClient(t testing.TB, cfg requestplane.ClientConfig) *requestplane.NetClient {
+	cfg.Key = cmp.Or(cfg.Key, clusterKey)
+	c := requestplane.NewClient(cfg)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -13,10 +13,8 @@ import (
 )
 
 const (
-	closeGrace   = 5 * time.Second        // for handlers to return after Close
-	hangUpGrace  = 250 * time.Millisecond // for the last bytes of a connection
-	acceptPause  = 5 * time.Millisecond   // first wait after a failed accept
-	acceptPauses = time.Second            // longest
+	closeGrace  = 5 * time.Second        // for handlers to return after Close
+	hangUpGrace = 250 * time.Millisecond // for the last bytes of a connection
 )
 
 // TCPServer is the network [Server]. Make one with [ListenTCP].
@@ -100,33 +98,16 @@ func (s *TCPServer) Close() error {
 
 // acceptLoop serves connections until ctx ends. ctx is the parent of all requests.
 func (s *TCPServer) acceptLoop(ctx context.Context) {
-	pause := acceptPause
-	for {
-		conn, err := s.ln.Accept()
-		if err == nil {
-			pause = acceptPause
-			stranger := s.strangers.Enter(conn)
-			s.loops.Go(func() { s.serve(ctx, conn, stranger) })
-			continue
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		// Most likely the process is out of file descriptors; some will be freed.
-		s.log.Warn("accept failed", "err", err, "retry_in", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, acceptPauses)
-	}
+	acceptAll(ctx, s.ln, s.log, func(conn net.Conn) {
+		stranger := s.strangers.Enter(conn)
+		s.loops.Go(func() { s.serve(ctx, conn, stranger) })
+	})
 }
 
 // serve runs one connection until it ends.
 func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshake.Guest) {
 	log := s.log.With("peer", conn.RemoteAddr().String())
-	greeted, err := s.cfg.greetClient(stranger)
+	greeted, err := s.cfg.greetClient(spoken, stranger)
 	if err != nil {
 		conn.Close()
 		switch {
@@ -176,55 +157,4 @@ func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshak
 	s.mu.Lock()
 	delete(s.sessions, sess)
 	s.mu.Unlock()
-}
-
-// requestGroup counts running requests. Unlike a sync.WaitGroup, it can be waited for
-// with a time limit.
-type requestGroup struct {
-	mu     sync.Mutex
-	n      int
-	closed bool
-	zero   chan struct{} // made by wait, closed when n is 0
-}
-
-func (g *requestGroup) add() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
-	}
-	g.n++
-	return true
-}
-
-func (g *requestGroup) done() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.n--
-	if g.closed && g.n == 0 {
-		close(g.zero)
-	}
-}
-
-// wait refuses new requests and waits until none is left or limit has passed. It returns
-// the number that is left.
-func (g *requestGroup) wait(limit time.Duration) int {
-	g.mu.Lock()
-	if !g.closed {
-		g.closed = true
-		g.zero = make(chan struct{})
-		if g.n == 0 {
-			close(g.zero)
-		}
-	}
-	g.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-g.zero:
-	case <-timer.C:
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.n
 }

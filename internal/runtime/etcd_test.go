@@ -75,7 +75,7 @@ func (c *etcdCluster) runtime(t *testing.T, worker string) *runtime.DistributedR
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: testKey})
+	client := requestplane.NewClient(requestplane.ClientConfig{Key: testKey})
 	t.Cleanup(func() { client.Close() })
 	d, err := runtime.New(t.Context(), runtime.Config{
 		Store: s, Server: server, Client: client, LeaseTTL: shortTTL,

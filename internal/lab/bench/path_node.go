@@ -207,7 +207,7 @@ func (n *node) reach(cfg config.EtcdClient) error {
 	}
 	n.store = etcd
 	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
-	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(secret.Key(requestplane.KeyPurpose)), Log: n.log})
+	n.plane = requestplane.NewClient(requestplane.ClientConfig{Key: handshake.NewKey(secret.Key(requestplane.KeyPurpose)), Log: n.log})
 	n.back.Push("close the request plane", func(context.Context) error { return n.plane.Close() })
 	return nil
 }

@@ -101,7 +101,7 @@ func requestPlane(ctx context.Context, s *session, sec *Section) error {
 	if _, err := srv.Handle(path, answerTokens); err != nil {
 		return err
 	}
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: s.log})
+	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, Log: s.log})
 	defer func() { _ = client.Close() }() // no stream is open
 	plain, err := newPingLoopback()
 	if err != nil {

@@ -68,6 +68,9 @@ func Run(t *testing.T, newPlane Make) {
 		{"ServerCloseKeepsFinished", testServerCloseKeepsFinished},
 		{"CloseTwice", testCloseTwice},
 		{"RandomTraffic", testRandomTraffic},
+		{"ManyStreams", testManyStreams},
+		{"SlowReaders", testSlowReaders},
+		{"RetrySafe", testRetrySafe},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.f(t, newPlane) })

@@ -8,16 +8,16 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
-// TCPClient is the network [Client]. It keeps one connection to each server that it
-// calls. Make one with [NewTCPClient].
-type TCPClient struct {
+// NetClient is the network [Client]. It keeps one connection to each server that it
+// calls. The address of an endpoint says how its server is reached. Make one with
+// [NewClient].
+type NetClient struct {
 	cfg ClientConfig
 	log *slog.Logger
 
@@ -25,7 +25,7 @@ type TCPClient struct {
 	cancel context.CancelCauseFunc
 
 	mu    sync.Mutex
-	conns map[string]*clientConn // by host:port
+	conns map[string]*clientConn // by the server part of addresses
 	dials map[string]*dial
 	// hopeless lists servers with another secret or version. For hopelessPause, calls to
 	// them fail at once instead of repeating the handshake.
@@ -34,7 +34,19 @@ type TCPClient struct {
 	work     sync.WaitGroup // dials, ends of connections and the sweeper
 }
 
-var _ Client = (*TCPClient)(nil)
+var _ Client = (*NetClient)(nil)
+
+// link is a connection after its handshake, which carries requests.
+type link interface {
+	// start sends an encoded request and returns once it is on its way. The error is
+	// errNotOpened if nothing was sent. It must not outlast ctx, even if the peer does not
+	// read; goroutines that do are conn's.
+	start(ctx context.Context, conn *clientConn, h requestHeader, frame []byte) (Stream, error)
+	IsClosed() bool
+	CloseChan() <-chan struct{}
+	Close() error
+	reason() error // that closed the link, nil while it is open
+}
 
 // hopelessPause is the time for which calls to a hopeless server fail without a new attempt.
 const hopelessPause = 5 * time.Second
@@ -51,10 +63,10 @@ type dial struct {
 	err  error
 }
 
-// NewTCPClient returns a client without connections. Close must be called.
-func NewTCPClient(cfg ClientConfig) *TCPClient {
+// NewClient returns a client without connections. Close must be called.
+func NewClient(cfg ClientConfig) *NetClient {
 	cfg = cfg.withDefaults()
-	c := &TCPClient{
+	c := &NetClient{
 		cfg:   cfg,
 		log:   cfg.Log,
 		conns: make(map[string]*clientConn),
@@ -68,8 +80,8 @@ func NewTCPClient(cfg ClientConfig) *TCPClient {
 }
 
 // Call implements [Client].
-func (c *TCPClient) Call(ctx context.Context, addr, id string, headers map[string]string, body any) (Stream, error) {
-	hostport, path, err := splitAddr(addr)
+func (c *NetClient) Call(ctx context.Context, addr, id string, headers map[string]string, body any) (Stream, error) {
+	server, path, err := splitAddr(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +97,12 @@ func (c *TCPClient) Call(ctx context.Context, addr, id string, headers map[strin
 	// second dial then shows whether the server is reachable.
 	for range 2 {
 		var conn *clientConn
-		conn, err = c.acquire(ctx, hostport)
+		conn, err = c.acquire(ctx, server)
 		if err != nil {
 			break
 		}
-		var s *tcpStream
-		s, err = conn.start(ctx, frame)
+		var s Stream
+		s, err = conn.link.start(ctx, conn, h, frame)
 		if err == nil {
 			return s, nil
 		}
@@ -102,17 +114,8 @@ func (c *TCPClient) Call(ctx context.Context, addr, id string, headers map[strin
 	return nil, fmt.Errorf("call %s: %w", addr, err)
 }
 
-// splitAddr splits "host:port/path".
-func splitAddr(addr string) (hostport, path string, err error) {
-	hostport, path, ok := strings.Cut(addr, "/")
-	if !ok || hostport == "" || path == "" {
-		return "", "", fmt.Errorf("call %q: want host:port/path: %w", addr, ErrCannotConnect)
-	}
-	return hostport, path, nil
-}
-
 // acquire returns a live connection, counted as in use until its release.
-func (c *TCPClient) acquire(ctx context.Context, hostport string) (*clientConn, error) {
+func (c *NetClient) acquire(ctx context.Context, server string) (*clientConn, error) {
 	for {
 		c.mu.Lock()
 		if c.ctx.Err() != nil {
@@ -123,24 +126,24 @@ func (c *TCPClient) acquire(ctx context.Context, hostport string) (*clientConn, 
 			c.mu.Unlock()
 			return nil, context.Cause(ctx)
 		}
-		if conn := c.conns[hostport]; conn != nil {
-			if !conn.sess.IsClosed() {
+		if conn := c.conns[server]; conn != nil {
+			if !conn.link.IsClosed() {
 				conn.streams++
 				c.mu.Unlock()
 				return conn, nil
 			}
-			delete(c.conns, hostport)
+			delete(c.conns, server)
 			c.work.Go(conn.close)
 		}
-		if h, ok := c.hopeless[hostport]; ok && time.Now().Before(h.until) {
+		if h, ok := c.hopeless[server]; ok && time.Now().Before(h.until) {
 			c.mu.Unlock()
 			return nil, h.err
 		}
-		d := c.dials[hostport]
+		d := c.dials[server]
 		if d == nil {
 			d = &dial{done: make(chan struct{})}
-			c.dials[hostport] = d
-			c.work.Go(func() { c.connect(hostport, d) })
+			c.dials[server] = d
+			c.work.Go(func() { c.connect(server, d) })
 		}
 		c.mu.Unlock()
 
@@ -158,41 +161,41 @@ func (c *TCPClient) acquire(ctx context.Context, hostport string) (*clientConn, 
 
 // connect completes d. It continues when the caller that started it leaves, because other
 // callers wait for it.
-func (c *TCPClient) connect(hostport string, d *dial) {
+func (c *NetClient) connect(server string, d *dial) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ConnectTimeout)
 	defer cancel()
 	start := time.Now()
-	sess, err := c.open(ctx, hostport)
+	l, err := c.open(ctx, server)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.dials, hostport)
+	delete(c.dials, server)
 	defer close(d.done)
 	switch {
 	case c.ctx.Err() != nil:
 		if err == nil { // Close was called meanwhile
-			c.work.Go(func() { sess.Close() })
+			c.work.Go(func() { l.Close() })
 		}
 		d.err = ErrClientClosed
 	case err != nil:
 		d.err = fmt.Errorf("%w: %w", ErrCannotConnect, err)
 		if !hopeless(err) {
-			c.log.Debug("connect failed", "addr", hostport, "err", err)
+			c.log.Debug("connect failed", "addr", server, "err", err)
 			break
 		}
-		c.refused.Warn(c.log, "incompatible node", "addr", hostport, "err", err)
-		c.hopeless[hostport] = hopelessServer{d.err, time.Now().Add(hopelessPause)}
+		c.refused.Warn(c.log, "incompatible node", "addr", server, "err", err)
+		c.hopeless[server] = hopelessServer{d.err, time.Now().Add(hopelessPause)}
 	default:
-		c.log.Debug("connect done", "addr", hostport, "took", time.Since(start))
-		d.conn = &clientConn{client: c, addr: hostport, sess: sess, idleSince: time.Now()}
-		c.conns[hostport] = d.conn
+		c.log.Debug("connect done", "addr", server, "took", time.Since(start))
+		d.conn = &clientConn{client: c, addr: server, link: l, idleSince: time.Now()}
+		c.conns[server] = d.conn
 		c.work.Go(func() { c.bury(d.conn) })
 	}
 }
 
 // bury waits for a connection to end and frees its resources. Without it they could stay
 // for ever, since a vanished server may never be called again.
-func (c *TCPClient) bury(conn *clientConn) {
-	<-conn.sess.CloseChan()
+func (c *NetClient) bury(conn *clientConn) {
+	<-conn.link.CloseChan()
 	c.mu.Lock()
 	if c.conns[conn.addr] == conn {
 		delete(c.conns, conn.addr)
@@ -202,22 +205,23 @@ func (c *TCPClient) bury(conn *clientConn) {
 }
 
 // open dials, with TLS if the server demands it.
-func (c *TCPClient) open(ctx context.Context, hostport string) (*session, error) {
+func (c *NetClient) open(ctx context.Context, server string) (link, error) {
 	if c.cfg.Key.IsZero() {
 		return nil, cmp.Or(c.cfg.NoKey, handshake.ErrNoKey)
 	}
-	sess, err := c.dial(ctx, hostport, &c.cfg)
+	l, err := c.dial(ctx, server, &c.cfg)
 	if errors.Is(err, handshake.ErrWantsTLS) && c.cfg.TLS == nil {
 		up, upErr := c.cfg.upgraded()
 		if upErr != nil {
 			return nil, upErr
 		}
-		sess, err = c.dial(ctx, hostport, up)
+		l, err = c.dial(ctx, server, up)
 	}
-	return sess, err
+	return l, err
 }
 
-func (c *TCPClient) dial(ctx context.Context, hostport string, cfg *ClientConfig) (*session, error) {
+func (c *NetClient) dial(ctx context.Context, server string, cfg *ClientConfig) (link, error) {
+	hostport, protocol, newLink := c.reach(server)
 	var nd net.Dialer
 	conn, err := nd.DialContext(ctx, "tcp", hostport)
 	if err != nil {
@@ -225,7 +229,7 @@ func (c *TCPClient) dial(ctx context.Context, hostport string, cfg *ClientConfig
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	deadline, _ := ctx.Deadline()
-	greeted, err := cfg.greetServer(conn, hostport, deadline)
+	greeted, err := cfg.greetServer(conn, protocol, hostport, deadline)
 	if !stop() {
 		err = cmp.Or(context.Cause(ctx), err)
 	}
@@ -233,17 +237,29 @@ func (c *TCPClient) dial(ctx context.Context, hostport string, cfg *ClientConfig
 		conn.Close()
 		return nil, err
 	}
-	sess, err := newSession(greeted, cfg.Liveness, true, c.log)
+	l, err := newLink(ctx, greeted)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	c.log.Debug("connected", "addr", hostport, "over", secured(greeted))
-	return sess, nil
+	c.log.Debug("connected", "addr", server, "over", secured(greeted))
+	return l, nil
+}
+
+// reach says how to reach a server: where, with which handshake, and what follows it.
+func (c *NetClient) reach(server string) (hostport string, protocol handshake.Protocol, newLink func(context.Context, net.Conn) (link, error)) {
+	if hostport, ok := httpServer(server); ok {
+		return hostport, spokenHTTP, func(ctx context.Context, conn net.Conn) (link, error) {
+			return newHTTPLink(ctx, conn, server, c.cfg.Liveness)
+		}
+	}
+	return server, spoken, func(_ context.Context, conn net.Conn) (link, error) {
+		return newSession(conn, c.cfg.Liveness, true, c.log)
+	}
 }
 
 // sweep closes idle connections.
-func (c *TCPClient) sweep() {
+func (c *NetClient) sweep() {
 	tick := time.NewTicker(max(c.cfg.IdleTimeout/4, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -260,7 +276,7 @@ func (c *TCPClient) sweep() {
 }
 
 // takeIdle removes idle connections from the pool.
-func (c *TCPClient) takeIdle(now time.Time) []*clientConn {
+func (c *NetClient) takeIdle(now time.Time) []*clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.hopeless, func(_ string, h hopelessServer) bool { return now.After(h.until) })
@@ -275,7 +291,7 @@ func (c *TCPClient) takeIdle(now time.Time) []*clientConn {
 }
 
 // Close implements [Client].
-func (c *TCPClient) Close() error {
+func (c *NetClient) Close() error {
 	c.mu.Lock()
 	c.cancel(ErrClientClosed)
 	conns := c.conns
