@@ -53,6 +53,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"LeaderIsDeposedWithItsLease", testElectDeposed},
 		{"ReadersShareWritersDoNot", testRWLock},
 		{"LocksEndWithTheirLease", testRWLockLease},
+		{"WritersComeInOrderAndBeforeReaders", testRWLockOrder},
+		{"LocksExclude", testRWLockModel},
 		{"CancelledCallsFail", testCancelled},
 		{"CloseEndsEverything", testClose},
 	}
