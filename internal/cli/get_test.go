@@ -22,6 +22,7 @@ func TestGetOfAnEmptyCluster(t *testing.T) {
 		"workers":  {"[]\n", "no workers in cluster lab"},
 		"nodes":    {"[]\n", "no node of cluster lab is up"},
 		"leases":   {"[]\n", "has a lease"},
+		"locks":    {"[]\n", "nobody has a lock in cluster lab"},
 		"topology": {"null\n", "nothing was ever declared in cluster lab"},
 	} {
 		if r := w.ok("get", what); !strings.Contains(r.stderr, tc.hint) || strings.Count(r.stdout, "\n") != 1 {

@@ -8,7 +8,7 @@ import (
 
 // identifiers are the keys of integers that use all 64 bits: ids of leases, epochs and hashes.
 // JavaScript and jq round what exceeds 2^53.
-var identifiers = []string{"instance_id", "worker_id", "id", "epoch", "kv_epoch", "parent_hash", "block_hash", "tokens_hash", "hash_seed", "removed"}
+var identifiers = []string{"instance_id", "worker_id", "lease_id", "id", "epoch", "kv_epoch", "parent_hash", "block_hash", "tokens_hash", "hash_seed", "removed"}
 
 // withHex adds to each identifier of a compact JSON document a member KEY_hex with the same
 // value as text, as "0x2b7f…"; to a list of them, a list.
