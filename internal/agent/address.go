@@ -71,7 +71,10 @@ func (a *Agent) warnOfLoopback() {
 	if host, _, err := net.SplitHostPort(a.cfg.RequestPlane.Listen); err == nil && !onLoopback(host) {
 		return
 	}
-	for _, addr := range append(slices.Clone(a.stores.etcdEndpoints), a.stores.natsURL) {
+	for _, addr := range append(slices.Clone(a.stores.addrs), a.stores.natsURL) {
+		if strings.HasPrefix(addr, config.SchemeFile) {
+			continue
+		}
 		if host := hostOf(addr); host != "" && !onLoopback(host) && !ofThisMachine(host) {
 			a.log.Warn("other nodes are told to reach this one at its loopback address, which they cannot: set --node-advertise-host",
 				"advertised", a.cfg.Node.AdvertiseHost, "cluster_at", host)
@@ -162,16 +165,28 @@ func (a *Agent) advertise(addr string) string {
 // storesHost returns the host at which other machines reach the servers in this process,
 // or "" if one of them listens on loopback only.
 func (a *Agent) storesHost() string {
-	listen := a.stores.etcd.Listen()
-	for _, addr := range []string{listen, a.natsListen()} {
-		if host, _, err := net.SplitHostPort(addr); addr != "" && (err != nil || onLoopback(host)) {
+	listen := ""
+	for _, addr := range []string{a.natsListen(), a.etcdListen()} {
+		if addr == "" {
+			continue
+		}
+		if host, _, err := net.SplitHostPort(addr); err != nil || onLoopback(host) {
 			return ""
 		}
+		listen = addr
 	}
-	if host := a.advertiseHost(listen); !onLoopback(host) {
+	if host := a.advertiseHost(listen); listen != "" && !onLoopback(host) {
 		return host
 	}
 	return ""
+}
+
+// etcdListen returns where the etcd server in this process listens, or "" if there is none.
+func (a *Agent) etcdListen() string {
+	if a.stores.etcd == nil {
+		return ""
+	}
+	return a.stores.etcd.Listen()
 }
 
 // natsListen returns where the NATS server in this process listens, or "" if there is

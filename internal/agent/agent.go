@@ -30,7 +30,6 @@ import (
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/statedir"
-	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/undo"
 	"github.com/dynctl/dynctl/internal/worker"
 )
@@ -336,13 +335,14 @@ func (a *Agent) Node() cluster.Node {
 }
 
 // publishEndpoints writes the file from which dynctl on this machine learns how to reach
-// the cluster, if the cluster's stores run here.
+// the cluster, if the cluster's stores run here. Where files hold the state, the first node
+// of the machine writes it.
 func (a *Agent) publishEndpoints(back *undo.Stack) error {
-	if a.stores.etcd == nil {
+	if !a.hostsStores() {
 		return nil
 	}
 	err := a.cluster.WriteEndpoints(statedir.Endpoints{
-		Cluster: a.cfg.Cluster, Namespace: a.cfg.Namespace, Etcd: a.stores.etcdEndpoints, NATS: a.stores.natsURL,
+		Cluster: a.cfg.Cluster, Namespace: a.cfg.Namespace, Etcd: a.stores.addrs, NATS: a.stores.natsURL,
 		Host: a.storesHost(), Node: a.cfg.Node.Name, PID: os.Getpid(), StartedAt: a.started,
 	})
 	if err != nil {
@@ -352,4 +352,10 @@ func (a *Agent) publishEndpoints(back *undo.Stack) error {
 	return nil
 }
 
-var _ store.Store = (*store.Etcd)(nil)
+func (a *Agent) hostsStores() bool {
+	if !a.cfg.Discovery.InFiles() {
+		return a.stores.etcd != nil
+	}
+	_, err := a.cluster.Endpoints()
+	return errors.Is(err, statedir.ErrNotRunning)
+}

@@ -71,7 +71,7 @@ func TestWarnsOfLoopback(t *testing.T) {
 		{"advertised", "203.0.113.7", "203.0.113.9:2379", "nats://203.0.113.9:4222", false},
 	} {
 		var log bytes.Buffer
-		a := &Agent{cfg: testConfig(t), log: slog.New(slog.NewTextHandler(&log, nil)), stores: &stores{etcdEndpoints: []string{tc.etcd}, natsURL: tc.nats}}
+		a := &Agent{cfg: testConfig(t), log: slog.New(slog.NewTextHandler(&log, nil)), stores: &stores{addrs: []string{tc.etcd}, natsURL: tc.nats}}
 		a.cfg.Node.AdvertiseHost = tc.advertise
 		a.warnOfLoopback()
 		if got := strings.Contains(log.String(), "--node-advertise-host"); got != tc.warns {

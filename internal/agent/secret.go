@@ -27,7 +27,7 @@ func (a *Agent) takeSecret() (err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if a.cfg.Etcd.External() && a.cfg.Etcd.InDynamod() || a.cfg.NATS.External() && a.cfg.NATS.InDynamod() {
+	if !a.cfg.EmbedsEtcd() && a.cfg.Etcd.InDynamod() || a.cfg.NATS.External() && a.cfg.NATS.InDynamod() {
 		return fmt.Errorf("%w: %w: %s", err, dial.ErrNoSecret, howToJoin)
 	}
 	made := credentials.New()
@@ -38,7 +38,7 @@ func (a *Agent) takeSecret() (err error) {
 
 // makeCredentials makes the credentials of the servers in this process, if there are any.
 func (s *stores) makeCredentials(a *Agent) (err error) {
-	if !a.cfg.Etcd.External() || !a.cfg.NATS.External() {
+	if a.cfg.EmbedsEtcd() || !a.cfg.NATS.External() {
 		s.credentials, err = embedded.NewCredentials(a.secret, a.serverNames()...)
 	}
 	return err

@@ -18,12 +18,12 @@ import (
 // stores holds the node's connections to etcd and NATS, and the servers themselves if
 // they run in this process.
 type stores struct {
-	etcd          *embedded.Etcd // nil when external
-	nats          *embedded.NATS // nil when external
-	etcdEndpoints []string
-	natsURL       string
-	identity      dial.Identity         // of this program, for connections to servers inside a dynamod
-	credentials   *embedded.Credentials // of the servers in this process
+	etcd        *embedded.Etcd // nil when external
+	nats        *embedded.NATS // nil when external
+	addrs       []string       // of the store
+	natsURL     string
+	identity    dial.Identity         // of this program, for connections to servers inside a dynamod
+	credentials *embedded.Credentials // of the servers in this process
 
 	store store.Store
 	bus   events.Bus
@@ -35,7 +35,11 @@ func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, erro
 	if err := s.makeCredentials(a); err != nil {
 		return nil, err
 	}
-	if err := s.startEtcd(ctx, a, back); err != nil {
+	start := s.startEtcd
+	if a.cfg.Discovery.InFiles() {
+		start = s.openFiles
+	}
+	if err := start(ctx, a, back); err != nil {
 		return nil, err
 	}
 	if err := s.startNATS(ctx, a, back); err != nil {
@@ -44,9 +48,28 @@ func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, erro
 	return s, nil
 }
 
+// openFiles opens the store in files, which needs no server.
+func (s *stores) openFiles(ctx context.Context, a *Agent, back *undo.Stack) error {
+	addr, err := a.cfg.Discovery.Address(a.cluster.StoreDir())
+	if err != nil {
+		return err
+	}
+	s.addrs = []string{addr}
+	files, err := dial.Store(config.EtcdClient{}, s.addrs, s.identity, a.log)
+	if err != nil {
+		return err
+	}
+	back.Push("close the store", func(context.Context) error { return files.Close() })
+	if _, err := files.Ping(ctx); err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	s.store = files
+	return nil
+}
+
 func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) error {
 	cfg := a.cfg.Etcd
-	s.etcdEndpoints = cfg.Endpoints
+	s.addrs = cfg.Endpoints
 	if !cfg.External() {
 		addr := a.listenAt(cfg.Listen, config.DefaultEtcdListen, "")
 		opts := embedded.EtcdOptions{Dir: a.dir.EtcdDir(), ClientAddr: addr, PeerAddr: "127.0.0.1:0", Credentials: s.credentials, Log: a.log}
@@ -59,15 +82,15 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 		}
 		opts.ClientAddr = withPort(opts.ClientAddr, s.etcd.Endpoint()) // clients look for it there
 		back.Push("stop etcd", keepServer(a.log, a.alarms, alarmEtcd, s.etcd, func(ctx context.Context) (*embedded.Etcd, error) { return embedded.StartEtcd(ctx, opts) }))
-		s.etcdEndpoints = []string{config.SchemeDynamod + s.etcd.Endpoint()}
+		s.addrs = []string{config.SchemeDynamod + s.etcd.Endpoint()}
 	}
-	etcd, err := dial.Etcd(cfg.EtcdClient, s.etcdEndpoints, s.identity, a.log)
+	etcd, err := dial.Etcd(cfg.EtcdClient, s.addrs, s.identity, a.log)
 	if err != nil {
 		return err
 	}
 	back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
 	if _, err := etcd.Ping(ctx); err != nil {
-		if why := dial.Diagnose(ctx, s.etcdEndpoints, s.identity); why != nil {
+		if why := dial.Diagnose(ctx, s.addrs, s.identity); why != nil {
 			err = why
 		}
 		return fmt.Errorf("reach etcd: %w", err)

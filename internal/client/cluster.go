@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -41,7 +42,8 @@ type Cluster struct {
 	cfg   config.Dynctl
 	id    dial.Identity
 	log   *slog.Logger
-	store *store.Etcd
+	store store.Store
+	addrs []string // of the store
 	nats  string
 	plane requestplane.Client
 }
@@ -56,26 +58,15 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 		return nil, err
 	}
 	c := &Cluster{Name: cfg.Cluster, Namespace: cfg.Namespace, Local: local, cfg: cfg, log: log, nats: cfg.NATS.URL}
-	endpoints := cfg.Etcd.Endpoints
-	if len(endpoints) == 0 {
-		e, err := local.Endpoints()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
-		}
-		endpoints = e.Etcd
-		if c.Namespace == "" {
-			c.Namespace = e.Namespace
-		}
-		if c.nats == "" {
-			c.nats = e.NATS
-		}
+	if err := c.locate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	if c.Namespace == "" {
 		c.Namespace = cluster.DefaultNamespace
 	}
 	secret, noSecret := Secret(cfg)
 	c.id = dial.Identity{User: "dynctl", Secret: secret}
-	if c.store, err = dial.Etcd(cfg.Etcd, endpoints, c.id, log); err != nil {
+	if c.store, err = dial.Store(cfg.Etcd, c.addrs, c.id, log); err != nil {
 		if errors.Is(err, dial.ErrNoSecret) {
 			err = fmt.Errorf("%w: %w: %w", ErrUnreachable, err, noSecret)
 		}
@@ -84,7 +75,7 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if _, err := c.store.Ping(ping); err != nil {
-		if why := dial.Diagnose(ctx, endpoints, c.id); why != nil {
+		if why := dial.Diagnose(ctx, c.addrs, c.id); why != nil {
 			err = why
 		}
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
@@ -98,6 +89,39 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	c.plane = requestplane.NewClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Log: log})
 	return c, nil
 }
+
+// locate finds the addresses of the stores: configured ones, else those of the local cluster.
+// A configured directory may be that of other machines.
+func (c *Cluster) locate() error {
+	c.addrs = c.cfg.Etcd.Endpoints
+	if len(c.addrs) > 0 {
+		return nil
+	}
+	e, err := c.Local.Endpoints()
+	if c.cfg.Discovery.Elsewhere() {
+		addr, aerr := c.cfg.Discovery.Address("")
+		if aerr == nil {
+			dir, _ := config.StoreDir([]string{addr})
+			_, aerr = os.Stat(dir)
+		}
+		if aerr != nil {
+			return aerr
+		}
+		c.addrs = []string{addr}
+		if err != nil || !slices.Equal(e.Etcd, c.addrs) {
+			return nil
+		}
+	} else if err != nil {
+		return err
+	}
+	c.addrs = e.Etcd
+	c.Namespace = cmp.Or(c.Namespace, e.Namespace)
+	c.nats = cmp.Or(c.nats, e.NATS)
+	return nil
+}
+
+// StoreDir returns the directory that holds the cluster's state; ok is false if etcd does.
+func (c *Cluster) StoreDir() (dir string, ok bool) { return config.StoreDir(c.addrs) }
 
 // Secret returns the secret of the cluster, or ErrNoSecret if this machine does not have
 // it.

@@ -25,7 +25,7 @@ type leaseSample struct {
 const leaseBudget = 128
 
 // refresh queries the leases of workers and nodes, those with the oldest answers first.
-func (l leases) refresh(ctx context.Context, s *store.Etcd, view View) {
+func (l leases) refresh(ctx context.Context, s store.Leaser, view View) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	owners := leaseOwners(view)

@@ -33,6 +33,7 @@ type Dynamod struct {
 
 	Node         Node         `mapstructure:"node"`
 	Log          Log          `mapstructure:"log"`
+	Discovery    Discovery    `mapstructure:"discovery"`
 	Etcd         Etcd         `mapstructure:"etcd"`
 	NATS         NATS         `mapstructure:"nats"`
 	Frontend     Frontend     `mapstructure:"frontend"`
@@ -83,6 +84,9 @@ type Etcd struct {
 func (e Etcd) External() bool {
 	return e.Mode == ModeExternal || e.Mode != ModeEmbedded && len(e.Endpoints) > 0
 }
+
+// EmbedsEtcd reports whether etcd runs in this process.
+func (d Dynamod) EmbedsEtcd() bool { return !d.Discovery.InFiles() && !d.Etcd.External() }
 
 // NATS is the event plane and the prefill queue: embedded or external.
 type NATS struct {
@@ -244,7 +248,8 @@ func DynamodTable() Table {
 			{"", "The cluster this node belongs to"},
 			{"node", "This node"},
 			{"log", "Logs, written to standard error"},
-			{"etcd", "etcd: discovery, leases, desired state"},
+			{"discovery", "What holds the shared state: discovery, leases, desired state"},
+			{"etcd", "etcd, where it holds the shared state"},
 			{"nats", "NATS: events and the prefill queue"},
 			{"frontend", "OpenAI-compatible HTTP server"},
 			{"status", "Health, readiness and metrics over HTTP"},
@@ -260,6 +265,7 @@ func DynamodTable() Table {
 		},
 	}
 	t.Keys = append(t.Keys, clusterKeys()...)
+	t.Keys = append(t.Keys, discoveryKeys()...)
 	t.Keys = append(t.Keys,
 		Key{Name: "join", Kind: KindSecret, Default: Secret(""), Help: "token of a cluster to join, a file with one, or - for standard input; what it says is kept in state_dir, so that it is needed once"},
 		Key{Name: "node.name", Kind: KindString, Default: "node-1", Help: "name of this node, unique in the cluster"},

@@ -13,6 +13,8 @@ type Dynctl struct {
 	Color      string `mapstructure:"color"`  // auto, always, never
 	ReadOnly   bool   `mapstructure:"read_only"`
 
+	Discovery Discovery `mapstructure:"discovery"`
+
 	Etcd EtcdClient `mapstructure:"etcd"`
 	NATS NATSClient `mapstructure:"nats"`
 	Top  Top        `mapstructure:"top"`
@@ -31,6 +33,7 @@ func DynctlTable() Table {
 		Program: "dynctl",
 		Sections: []Section{
 			{"", "The cluster to talk to, and how to answer"},
+			{"discovery", "What holds the shared state of the cluster; of one that runs here, the dynamod in state_dir says so"},
 			{"etcd", "etcd of the cluster; without endpoints, that of the dynamod in state_dir"},
 			{"nats", "NATS of the cluster; without a URL, that of the dynamod in state_dir"},
 			{"top", "The dashboard"},
@@ -48,6 +51,7 @@ func DynctlTable() Table {
 		Key{Name: "color", Kind: KindString, Default: "auto", Choices: []string{"auto", "always", "never"}, Help: "color on terminals, always or never"},
 		Key{Name: "read_only", Kind: KindBool, Default: false, Help: "refuse every command that changes the cluster"},
 	)
+	t.Keys = append(t.Keys, discoveryKeys()...)
 	t.Keys = append(t.Keys, etcdClientKeys()...)
 	t.Keys = append(t.Keys, natsClientKeys()...)
 	t.Keys = append(t.Keys,

@@ -22,7 +22,7 @@ func TestUnusedVariables(t *testing.T) {
 		{"DYN_USE_REMOTE_INDEXER=true", "DYN_USE_REMOTE_INDEXER is not used: each frontend indexes for itself"},
 		{"DYN_ROUTER_REPLICA_SYNC=false", ""},
 		{"DYN_ROUTER_OF_TOMORROW=1", "DYN_ROUTER_OF_TOMORROW is not used: dynamod has no such setting"},
-		{"DYN_DISCOVERY_BACKEND=kubernetes", "DYN_DISCOVERY_BACKEND=kubernetes is not supported: workers are found in etcd (etcd.endpoints) or in the etcd inside a dynamod"},
+		{"DYN_KEY_VALUE_STORE=mem", "DYN_KEY_VALUE_STORE=mem is not supported: discovery.backend says where workers are found"},
 		{"DYN_DISCOVERY_BACKEND=etcd", ""},
 		{"DYN_REQUEST_PLANE=nats", "DYN_REQUEST_PLANE=nats is not supported: requests to workers go over TCP (request_plane.listen)"},
 		{"DYN_REQUEST_PLANE=TCP", ""},

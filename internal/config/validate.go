@@ -206,6 +206,7 @@ func (d Dynamod) Validate() error {
 	if err := cluster.CheckTaints(d.Node.Taints); err != nil {
 		v.wrong("node.taints", "%v", err)
 	}
+	v.discovery(d.Discovery, d.Etcd.EtcdClient)
 	v.etcd(d.Etcd.EtcdClient)
 	v.nats(d.NATS.NATSClient)
 	v.nixl(d.NIXL)
@@ -263,6 +264,7 @@ func (d Dynctl) Validate() error {
 	var v validator
 	v.limits(DynctlTable(), d)
 	v.cluster(d.Cluster, d.Namespace, d.StateDir)
+	v.discovery(d.Discovery, d.Etcd)
 	v.etcd(d.Etcd)
 	v.nats(d.NATS)
 	if i := d.Top.Interval; i < 100*time.Millisecond || i > time.Hour {

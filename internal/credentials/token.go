@@ -21,7 +21,7 @@ import (
 type Token struct {
 	Cluster   string   `json:"c"`
 	Namespace string   `json:"n"`
-	Etcd      []string `json:"e"` // in the form of etcd.endpoints
+	Etcd      []string `json:"e"` // in the form of etcd.endpoints, or file:///DIR
 	NATS      string   `json:"q"` // in the form of nats.url; may be empty
 	Secret    Secret   `json:"-"`
 }

@@ -111,7 +111,7 @@ var onlyRules = []only{
 	{"cli/set", slices.Concat(cliLeaves, []string{"client", "cluster", "config"}), "a verb"},
 	{"cli/top", slices.Concat(cliLeaves, []string{"client", "client/recording", "cluster", "tui"}), "a verb; the only one with a dashboard"},
 	{"cli/topology", slices.Concat(cliLeaves, []string{"client", "cluster", "topofile"}), "a verb"},
-	{"cli/up", slices.Concat(cliLeaves, []string{"chat/parse", "client", "cluster", "inspect", "openai", "statedir", "topofile"}), "a verb"},
+	{"cli/up", slices.Concat(cliLeaves, []string{"chat/parse", "client", "cluster", "config", "inspect", "openai", "statedir", "topofile"}), "a verb"},
 }
 
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.

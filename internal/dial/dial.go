@@ -1,7 +1,7 @@
-// Package dial connects to etcd and NATS as the configuration says. It is the only place
+// Package dial connects to stores and NATS as the configuration says. It is the only place
 // that turns these settings into connections, and dynamod and dynctl share it.
 //
-// [Etcd] and [NATS] return connections that the caller closes.
+// [Store], [Etcd] and [NATS] return connections that the caller closes.
 package dial
 
 import (
@@ -34,6 +34,16 @@ func (id Identity) tls() (*tls.Config, error) {
 		return nil, ErrNoSecret
 	}
 	return id.Secret.ClientTLS(id.User)
+}
+
+// Store returns the store at the given addresses, or etcd at the configured ones if there are
+// none. An address is that of an etcd server, or a directory as file:///DIR. The caller
+// closes it.
+func Store(c config.EtcdClient, addrs []string, id Identity, log *slog.Logger) (store.Store, error) {
+	if dir, ok := config.StoreDir(addrs); ok {
+		return store.NewFile(store.FileConfig{Dir: dir}, log)
+	}
+	return Etcd(c, addrs, id, log)
 }
 
 // Etcd returns a store on the given endpoints, or on the configured ones if there are

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,6 +53,30 @@ func TestEtcd(t *testing.T) {
 				t.Errorf("ping: %v", err)
 			}
 		})
+	}
+}
+
+// The address of a store says what it is.
+func TestStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Store(config.EtcdClient{Endpoints: []string{closedPort(t)}}, []string{config.SchemeFile + dir}, Identity{}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if f, ok := s.(*store.File); !ok || f.Dir() != dir {
+		t.Errorf("a directory: got %T", s)
+	}
+	if _, err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	e, err := Store(config.EtcdClient{}, []string{closedPort(t)}, Identity{}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, ok := e.(*store.Etcd); !ok {
+		t.Errorf("host and port: got %T", e)
 	}
 }
 

@@ -21,7 +21,7 @@ type meeting struct {
 func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeting, error) {
 	var m *meeting
 	if cfg.Join != "" {
-		for _, key := range []string{"etcd.endpoints", "nats.url", "etcd.mode", "nats.mode", "secret_file"} {
+		for _, key := range []string{"etcd.endpoints", "nats.url", "etcd.mode", "nats.mode", "secret_file", "discovery.backend", "discovery.dir"} {
 			if v, _ := origins.Of(key); origins.Set(key) {
 				return nil, fmt.Errorf("%s (%s) and a join token: choose one, the token contains the addresses of the cluster", key, v.Origin)
 			}
@@ -53,7 +53,7 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	case m != nil:
 		m.local = local
 		j = statedir.Joined{Namespace: m.token.Namespace, Etcd: m.token.Etcd, NATS: m.token.NATS}
-	case len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
+	case cfg.Discovery.InFiles() || len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
 		return nil, nil
 	default:
 		if j, err = local.Joined(); errors.Is(err, statedir.ErrNotJoined) {
@@ -62,7 +62,11 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 			return nil, err
 		}
 	}
-	cfg.Etcd.Endpoints = j.Etcd
+	if dir, ok := config.StoreDir(j.Etcd); ok {
+		cfg.Discovery = config.Discovery{Backend: config.BackendFile, Dir: dir}
+	} else {
+		cfg.Etcd.Endpoints = j.Etcd
+	}
 	if cfg.NATS.URL == "" && cfg.NATS.Mode != config.ModeEmbedded {
 		cfg.NATS.URL = j.NATS
 	}

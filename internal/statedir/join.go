@@ -16,7 +16,7 @@ import (
 // Joined holds the addresses of a cluster whose stores run elsewhere, from a join token.
 type Joined struct {
 	Namespace string   `json:"namespace"`
-	Etcd      []string `json:"etcd"`
+	Etcd      []string `json:"etcd"` // as in Endpoints
 	NATS      string   `json:"nats"`
 }
 

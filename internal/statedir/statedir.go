@@ -8,6 +8,7 @@
 //	ROOT/CLUSTER/cluster.json       how to reach the cluster, while its stores run here
 //	ROOT/CLUSTER/secret             what all programs of the cluster share; for its owner only
 //	ROOT/CLUSTER/joined.json        how to reach the cluster, where its stores run elsewhere
+//	ROOT/CLUSTER/.store/            the shared state, where files hold it
 //	ROOT/CLUSTER/up.lock            held by dynctl while it starts dynamod processes
 //	ROOT/CLUSTER/NODE/lock          held by the running dynamod; contains its pid
 //	ROOT/CLUSTER/NODE/node_id       identity of the node across restarts
@@ -116,6 +117,10 @@ func compare(a, b string) int {
 // SecretPath returns the file with the secret that all programs of the cluster share.
 func (c Cluster) SecretPath() string { return filepath.Join(c.Path, "secret") }
 
+// StoreDir returns the directory of the shared state, where files hold it and no other
+// directory is configured. No node has such a name.
+func (c Cluster) StoreDir() string { return filepath.Join(c.Path, ".store") }
+
 // LogDir returns the directory of a node's logs.
 func (n Node) LogDir() string { return filepath.Join(n.Path, "logs") }
 
@@ -191,7 +196,7 @@ func (n Node) Namespace() string {
 type Endpoints struct {
 	Cluster   string   `json:"cluster"`
 	Namespace string   `json:"namespace"`
-	Etcd      []string `json:"etcd"` // host:port
+	Etcd      []string `json:"etcd"` // host:port, or file:///DIR where files hold the state
 	NATS      string   `json:"nats"` // URL
 	// Host is the host name or address at which other machines reach servers in the
 	// node's process; empty if only this machine reaches them.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -58,12 +59,12 @@ func (f *feed) freshness() freshness {
 // staleText says for how long, why, and what happens next.
 func (f *feed) staleText() string {
 	at, state := f.shown.At(), &f.shown.Snap.Fresh
-	why := "no new data"
+	why, store := "no new data", cmp.Or(state.Store, "etcd")
 	switch {
 	case !state.EtcdOK && !state.NATSOK:
-		why = "etcd and nats unreachable"
+		why = store + " and nats unreachable"
 	case !state.EtcdOK:
-		why = "etcd unreachable"
+		why = store + " unreachable"
 	case !state.NATSOK:
 		why = "nats unreachable"
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/tui/cells"
@@ -29,7 +30,7 @@ func headerParts(m *moment.Moment, recording string) []draw.Part {
 		{Spans: []draw.Span{draw.Strong.Text("dynctl top")}, Leave: 6},
 		{Spans: []draw.Span{draw.Dim.Text("cluster "), draw.Strong.Text(cells.Clip(cluster, 24, more))}, Leave: 5},
 		{Spans: []draw.Span{draw.Dim.Text("model "), draw.Plain.Text(cells.Clip(model, 24, more))}, Leave: 2},
-		{Spans: store("etcd", f.EtcdOK, f.EtcdRTT), Leave: 4},
+		{Spans: store(cmp.Or(f.Store, "etcd"), f.EtcdOK, f.EtcdRTT), Leave: 4},
 		{Spans: store("nats", f.NATSOK, f.NATSRTT), Leave: 3},
 	}
 	if recording != "" {

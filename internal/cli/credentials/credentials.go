@@ -158,7 +158,11 @@ func (o *Options) show(e statedir.Endpoints, secret credentials.Secret) error {
 		Cluster: o.Session.Config.Cluster, Fingerprint: secret.Fingerprint(), SecretFile: path, Authority: ca.Fingerprint(),
 		Etcd: append([]string{}, e.Etcd...), NATS: e.NATS, Reached: "",
 	}
-	for _, addr := range e.Etcd {
+	at := e.Etcd
+	if _, ok := config.StoreDir(at); ok {
+		at = []string{e.NATS}
+	}
+	for _, addr := range at {
 		if addr = jointoken.At(addr, e.Host); jointoken.LocalOnly(addr) {
 			v.Reached = "this machine only"
 		} else {

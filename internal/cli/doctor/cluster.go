@@ -28,6 +28,9 @@ func clusterChecks() []string {
 	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "request-plane", "clocks", "leases", "workers", "model-files", "kv-index", "paths"}
 }
 
+// filesCheck is the name of the first check where files hold the shared state.
+const filesCheck = "store"
+
 func frontendChecks() []string { return []string{"health", "models", "answer"} }
 
 // clusterFindings checks the cluster and its frontends.
@@ -69,6 +72,11 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 		for i := range own {
 			own[i].Group, own[i].Name, own[i].TookMS = groupCluster, clusterChecks()[i], human.Milliseconds(time.Since(begin))
 		}
+		if dir, ok := c.StoreDir(); ok {
+			files := judge.Files(p.Etcd, dir)
+			files.Group, files.Name, files.TookMS = groupCluster, filesCheck, own[0].TookMS
+			own[0] = files
+		}
 	})
 	wg.Go(func() { front = o.frontendFindings(ctx, v) })
 	wg.Wait()
@@ -86,8 +94,12 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 // unreachable returns the findings about a cluster that does not run or does not answer.
 func (o *Options) unreachable(err error, took float64) []judge.Finding {
 	var out []judge.Finding
+	what := clusterChecks()[0]
+	if o.Session.Config.Discovery.InFiles() {
+		what = filesCheck
+	}
 	for i, name := range append(clusterChecks(), frontendChecks()...) {
-		f := judge.Skipped("etcd has to answer first")
+		f := judge.Skipped("%s has to answer first", what)
 		switch {
 		case errors.Is(err, statedir.ErrNotRunning):
 			f = judge.Skipped("no cluster runs")
@@ -97,8 +109,11 @@ func (o *Options) unreachable(err error, took float64) []judge.Finding {
 				f = judge.Skipped("cluster %s does not run; running here: %s", o.Session.Config.Cluster, strings.Join(others, ", "))
 			}
 		case i == 0:
-			f = judge.Bad("dynctl ps -v, and look at etcd", "%v", err)
+			f = judge.Bad("dynctl ps -v, and look at "+what, "%v", err)
 			f.TookMS = took
+		}
+		if i == 0 {
+			name = what
 		}
 		f.Name, f.Group = name, groupCluster
 		if i >= len(clusterChecks()) {

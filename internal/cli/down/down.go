@@ -165,7 +165,10 @@ func (o *Options) Run(ctx context.Context) error {
 		}
 	}()
 	if known && d.only == "" {
-		d.sockets = append(append(d.sockets, e.Etcd...), hostOf(e.NATS))
+		if _, ok := config.StoreDir(e.Etcd); !ok {
+			d.sockets = append(d.sockets, e.Etcd...)
+		}
+		d.sockets = append(d.sockets, hostOf(e.NATS))
 		for _, ns := range besides(running, e) {
 			cfg := o.Session.Config
 			cfg.Namespace = ns

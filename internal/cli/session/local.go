@@ -47,7 +47,7 @@ func (s *Session) Local() (statedir.Cluster, error) {
 
 // Stopped reports whether the cluster is one of this machine and does not run.
 func (s *Session) Stopped() bool {
-	if s.External() {
+	if s.External() || s.Config.Discovery.Elsewhere() {
 		return false
 	}
 	local, err := s.Local()

@@ -16,6 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/topofile"
 )
@@ -140,6 +141,12 @@ func (o *Options) args() processArgs { return processArgs{o} }
 // first returns the arguments of the dynamod that hosts the stores.
 func (o processArgs) first(role cluster.Role) []string {
 	args := o.common(o.Session.Config.Namespace, nodeName(1), role)
+	if d := o.Session.Config.Discovery; d.InFiles() {
+		args = append(args, "--discovery-backend="+d.Backend)
+		if d.Dir != "" {
+			args = append(args, "--discovery-dir="+o.Session.Env.Path(d.Dir))
+		}
+	}
 	if o.Session.Config.NATS.URL != "" {
 		args = append(args, "--nats-url="+o.Session.Config.NATS.URL)
 	}
@@ -155,7 +162,12 @@ func (o processArgs) agent(name string, role cluster.Role, e statedir.Endpoints)
 	if e.Namespace != "" && !o.Session.Named {
 		namespace = e.Namespace
 	}
-	args := append(o.common(namespace, name, role), "--etcd-endpoints="+strings.Join(e.Etcd, ","))
+	args := o.common(namespace, name, role)
+	if dir, ok := config.StoreDir(e.Etcd); ok {
+		args = append(args, "--discovery-backend="+config.BackendFile, "--discovery-dir="+dir)
+	} else {
+		args = append(args, "--etcd-endpoints="+strings.Join(e.Etcd, ","))
+	}
 	if name == agentName(namespace, 1) { // the stores' own frontend serves their namespace
 		port := 0
 		if o.given("port") {
@@ -256,6 +268,16 @@ func (o *Options) planProcesses(b *strings.Builder, local statedir.Cluster, next
 	}
 	if fresh {
 		e = statedir.Endpoints{Etcd: []string{"(that of node-1)"}, NATS: "(that of node-1)"}
+		if d := o.Session.Config.Discovery; d.InFiles() {
+			if d.Dir != "" {
+				d.Dir = o.Session.Env.Path(d.Dir)
+			}
+			addr, err := d.Address(local.StoreDir())
+			if err != nil {
+				return err
+			}
+			e.Etcd = []string{addr}
+		}
 	}
 	for i := 1; i <= o.Agents; i++ {
 		n, err := local.Node(name(i))

@@ -38,7 +38,7 @@ func (u *localNodes) showStores() {
 	u.show.Show(progress.Screen{Operation: "up", Subject: u.session.Config.Cluster, Title: u.session.Config.Cluster + "  starting", Rows: u.storeRows(u.session.Out.Now())})
 }
 
-// storeRows are etcd and NATS, which the first node brings up.
+// storeRows are the store, usually etcd, and NATS, which the first node brings up.
 func (u *localNodes) storeRows(now time.Time) []progress.Row {
 	if !u.fresh {
 		return nil
@@ -48,11 +48,15 @@ func (u *localNodes) storeRows(now time.Time) []progress.Row {
 		nats = "none"
 	}
 	var rows []progress.Row
-	for _, s := range []struct{ item, addr string }{
-		{"etcd", human.Address(strings.Join(u.endpoints.Etcd, ", "))}, {"nats", nats},
+	first, kind := "etcd", "embedded"
+	if u.session.Config.Discovery.InFiles() {
+		first, kind = "store", "files"
+	}
+	for _, s := range []struct{ item, kind, addr string }{
+		{first, kind, human.Address(strings.Join(u.endpoints.Etcd, ", "))}, {"nats", "embedded", nats},
 	} {
 		up := s.addr != ""
-		r := progress.Row{Item: s.item, Kind: "embedded", Word: "starting", State: progress.Running, Detail: s.addr, Took: u.led.Note(s.item, up, now)}
+		r := progress.Row{Item: s.item, Kind: s.kind, Word: "starting", State: progress.Running, Detail: s.addr, Took: u.led.Note(s.item, up, now)}
 		if s.item == "nats" && u.session.Config.NATS.URL != "" {
 			r.Kind = "external"
 		}

@@ -16,6 +16,17 @@ import (
 // slow is from where on a round trip to a store deserves a look.
 const slow = 100 * time.Millisecond
 
+// Files judges the answer of a store in a directory.
+func Files(r client.Reply, dir string) Finding {
+	switch {
+	case r.Err != nil:
+		return Bad("look at "+dir+" and its file system; serving goes on, changes wait", "%v", r.Err)
+	case r.RTT > slow:
+		return poor("a faster disk, or etcd", "%s answers in %s", dir, human.Millis(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
+	}
+	return good("files in %s, answer in %.1f ms", dir, human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
+}
+
 // Etcd judges the answer of etcd.
 func Etcd(r client.Reply) Finding {
 	switch {

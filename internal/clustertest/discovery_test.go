@@ -1,0 +1,87 @@
+package clustertest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// The way of a user with the real programs where files hold the shared state: no etcd runs,
+// and everything works as with one.
+func TestProgramsOnFiles(t *testing.T) {
+	t.Parallel()
+	p := buildPrograms(t)
+	p.env = append(p.env, "DYN_DISCOVERY_BACKEND=file")
+	up := []string{"up", "--prefill", "1", "--decode", "2", "--agents", "2", "--port", strconv.Itoa(p.port)}
+	if out := p.must(0, up...); !strings.Contains(out, "store files ready") || strings.Contains(out, "etcd") {
+		t.Errorf("up: %s", out)
+	}
+	question := strings.Repeat("tell me what moves between the workers ", 20)
+	want, err := p.ask(question, 12)
+	if err != nil || want == "" {
+		t.Fatalf("first answer: %q %v", want, err)
+	}
+	nodes := p.nodes()
+	if len(nodes) != 2 || nodes[0].EmbeddedEtcd || nodes[1].EmbeddedEtcd || !nodes[0].EmbeddedNATS {
+		t.Fatalf("nodes: %+v", nodes)
+	}
+	again := func(when string) {
+		t.Helper()
+		if got, err := p.ask(question, 12); err != nil || got != want {
+			t.Errorf("%s: %q %v, want %q", when, got, err, want)
+		}
+	}
+	if out := p.must(0, "doctor"); !strings.Contains(out, "store\tok\tfiles in ") || strings.Contains(out, "etcd") {
+		t.Errorf("doctor: %s", out)
+	}
+	if out := p.must(0, "top", "--once"); !strings.Contains(out, "worker-3") {
+		t.Errorf("top: %s", out)
+	}
+	if out := p.must(0, "drain", "worker-2", "--deadline", "1m"); !strings.Contains(out, "safe to stop") {
+		t.Errorf("drain: %s", out)
+	}
+	again("while a worker is drained")
+	p.must(0, "resume", "worker-2")
+
+	if err := syscall.Kill(nodes[1].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	again("after the kill of a node")
+	p.must(0, up...)
+	if n := p.nodes(); len(n) != 2 || n[1].PID == nodes[1].PID {
+		t.Errorf("nodes after up: %+v", n)
+	}
+	for _, n := range p.nodes() {
+		if err := syscall.Kill(n.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.must(3, "ps")
+	p.must(0, up...)
+	again("after the kill of all")
+
+	// Another machine that shares the directory has a state directory of its own.
+	state := strings.TrimPrefix(p.env[1], "XDG_STATE_HOME=")
+	elsewhere := *p
+	elsewhere.env = []string{"HOME=" + t.TempDir(), "TERM=dumb", "DYN_DISCOVERY_BACKEND=file", "DYN_FILE_KV=" + filepath.Join(state, "dynctl", "local", ".store")}
+	if ws := elsewhere.workers(); len(ws) != 3 || ws[0].Role != cluster.RolePrefill {
+		t.Errorf("seen from elsewhere: %+v", ws)
+	}
+	elsewhere.env[3] += "-none"
+	elsewhere.must(3, "ps")
+	if _, err := os.Stat(strings.TrimPrefix(elsewhere.env[3], "DYN_FILE_KV=")); err == nil {
+		t.Error("looking for a store made one")
+	}
+
+	if out := p.must(0, "down", "--purge", "--yes"); strings.Contains(out, "still") {
+		t.Errorf("down: %s", out)
+	}
+	if left, err := os.ReadDir(filepath.Join(state, "dynctl", "local")); err == nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
