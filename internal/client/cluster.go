@@ -91,15 +91,16 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 }
 
 // locate finds the addresses of the stores: configured ones, else those of the local cluster.
-// A configured directory may be that of other machines.
+// A configured directory may be that of other machines, and the one of this machine outlives
+// the node that wrote cluster.json.
 func (c *Cluster) locate() error {
 	c.addrs = c.cfg.Etcd.Endpoints
 	if len(c.addrs) > 0 {
 		return nil
 	}
 	e, err := c.Local.Endpoints()
-	if c.cfg.Discovery.Elsewhere() {
-		addr, aerr := c.cfg.Discovery.Address("")
+	if d := c.cfg.Discovery; d.Elsewhere() || d.InFiles() && err != nil && c.anyNode() {
+		addr, aerr := d.Address(c.Local.StoreDir())
 		if aerr == nil {
 			dir, _ := config.StoreDir([]string{addr})
 			_, aerr = os.Stat(dir)
@@ -118,6 +119,12 @@ func (c *Cluster) locate() error {
 	c.Namespace = cmp.Or(c.Namespace, e.Namespace)
 	c.nats = cmp.Or(c.nats, e.NATS)
 	return nil
+}
+
+// anyNode reports whether a node of the cluster runs on this machine.
+func (c *Cluster) anyNode() bool {
+	nodes, err := c.Local.Nodes()
+	return err == nil && slices.ContainsFunc(nodes, func(n statedir.Node) bool { _, held := n.Holder(); return held })
 }
 
 // StoreDir returns the directory that holds the cluster's state; ok is false if etcd does.

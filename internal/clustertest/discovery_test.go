@@ -56,6 +56,15 @@ func TestProgramsOnFiles(t *testing.T) {
 	if n := p.nodes(); len(n) != 2 || n[1].PID == nodes[1].PID {
 		t.Errorf("nodes after up: %+v", n)
 	}
+	first := p.nodes()[0]
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if ws := p.workers(); len(ws) != 3 { // the other node and its worker are still found
+		t.Errorf("after the kill of the first node: %+v", ws)
+	}
+	p.must(0, up...)
+	again("after the kill of the first node")
 	for _, n := range p.nodes() {
 		if err := syscall.Kill(n.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ func (f *File) follow(ctx context.Context) {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
 	if news != nil {
-		defer news.Close()
+		defer func() { _ = news.Close() }() // nobody waits for announcements any more
 		events, failures = news.Events, news.Errors
 	}
 	tick := time.NewTicker(f.poll)

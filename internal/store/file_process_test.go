@@ -28,6 +28,12 @@ const (
 	envFileWhat = "STORE_TEST_FILE_WHAT"
 )
 
+// work is what the other process can do.
+var work = map[string]func(ctx context.Context, s store.Store, name string) error{
+	"count": func(ctx context.Context, s store.Store, _ string) error { return count(ctx, s, countTo) },
+	"write": writeForEver,
+}
+
 // otherProcess does what the variables say, if they are set, and ends the process.
 func otherProcess() {
 	dir := os.Getenv(envFileDir)
@@ -37,12 +43,7 @@ func otherProcess() {
 	s, err := store.NewFile(store.FileConfig{Dir: dir}, storetest.Discard)
 	if err == nil {
 		ctx, name := context.Background(), os.Getenv(envFileName)
-		switch os.Getenv(envFileWhat) {
-		case "count":
-			err = count(ctx, s, countTo)
-		case "write":
-			err = writeForEver(ctx, s, name)
-		}
+		err = work[os.Getenv(envFileWhat)](ctx, s, name)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
