@@ -12,6 +12,9 @@ import (
 // unchanged, so that a forwarder need not decode it.
 type Raw []byte
 
+// Encode returns a body as it travels: msgpack, or nothing for nil.
+func Encode(v any) ([]byte, error) { return encode(v) }
+
 // encode returns v as msgpack; nil becomes an empty message.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {

@@ -39,7 +39,7 @@ func (d *DistributedRuntime) source() Config { return d.cfg }
 // Client follows the instances of one endpoint and calls them. While the store is
 // unreachable it keeps the last known instances.
 type Client struct {
-	subject string // component/endpoint
+	subject cluster.Endpoint
 	plane   requestplane.Client
 	dir     *directory
 	log     *slog.Logger
@@ -76,11 +76,12 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	if err := (cluster.Endpoint{Namespace: cfg.Namespace, Component: component, Name: endpoint}).Check(); err != nil {
+	name := cluster.Endpoint{Namespace: cfg.Namespace, Component: component, Name: endpoint}
+	if err := name.Check(); err != nil {
 		return nil, err
 	}
 	c := &Client{
-		subject:     component + "/" + endpoint,
+		subject:     name,
 		plane:       cfg.Client,
 		log:         cfg.Log.With("endpoint", component+"/"+endpoint),
 		changed:     make(chan struct{}, 1),
@@ -89,7 +90,7 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 		update:      make(chan struct{}),
 	}
 	var err error
-	if c.dir, err = directories.Join(ctx, cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint), c.log); err != nil {
+	if c.dir, err = directories.Join(ctx, cfg.Store, name.Prefix(), c.log); err != nil {
 		return nil, fmt.Errorf("find %s: %w", c.subject, err)
 	}
 	if err := c.dir.CatchUp(ctx); err != nil {

@@ -27,6 +27,10 @@ var ErrClosed = errors.New("runtime closed")
 // Config holds the parts of a [DistributedRuntime].
 type Config struct {
 	Store store.Store
+	// Static lists instances that are known beforehand, in place of a Store; see
+	// [StaticInstance]. If it is not nil, there is no discovery: what the runtime serves
+	// has a path that follows from its name, and what it publishes stays in this process.
+	Static []cluster.Instance
 	// Server answers requests; nil if the runtime serves no endpoints.
 	Server requestplane.Server
 	// Client calls other instances; nil if the runtime calls none.
@@ -46,8 +50,8 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Store == nil {
-		return errors.New("runtime: no store")
+	if (c.Store == nil) == (c.Static == nil) {
+		return errors.New("runtime: either a store or static instances are required")
 	}
 	if c.Namespace == "" {
 		c.Namespace = cluster.DefaultNamespace
@@ -70,6 +74,7 @@ func (c *Config) complete() error {
 // DistributedRuntime is one lease, with the endpoints and keys that live under it.
 type DistributedRuntime struct {
 	cfg    Config
+	static *store.Memory // its own store in static mode, else nil
 	log    *slog.Logger
 	ctx    context.Context // ends with ErrClosed
 	cancel context.CancelCauseFunc
@@ -99,12 +104,24 @@ func New(ctx context.Context, cfg Config) (*DistributedRuntime, error) {
 	if cfg.Worker != "" {
 		log = log.With("worker", cfg.Worker)
 	}
+	var static *store.Memory
+	if cfg.Static != nil {
+		var err error
+		if static, err = staticStore(ctx, cfg.Static); err != nil {
+			return nil, fmt.Errorf("start runtime: %w", err)
+		}
+		cfg.Store, cfg.Static = static, nil
+	}
 	keeper, err := cfg.Store.KeepLease(ctx, cfg.LeaseTTL, log)
 	if err != nil {
+		if static != nil {
+			err = errors.Join(err, static.Close())
+		}
 		return nil, fmt.Errorf("start runtime: %w", err)
 	}
 	d := &DistributedRuntime{
 		cfg:     cfg,
+		static:  static,
 		log:     log,
 		audited: time.Now(),
 		keeper:  keeper,
@@ -247,10 +264,43 @@ func (d *DistributedRuntime) Close(ctx context.Context) error {
 	for _, s := range served {
 		errs = append(errs, s.unbind(ctx))
 	}
+	if d.static != nil {
+		errs = append(errs, d.static.Close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close runtime: %w", err)
 	}
 	return nil
+}
+
+// revokeTimeout bounds the last phase of [DistributedRuntime.Shutdown].
+const revokeTimeout = 3 * time.Second
+
+// Shutdown closes the runtime in phases: all endpoints leave discovery but still answer,
+// then they refuse new requests and the running ones have until ctx ends, then the lease
+// is revoked. Keys of [DistributedRuntime.PutOwned] stay until that last phase. The error
+// names the endpoints with requests that have not ended; it matches the cause of ctx.
+func (d *DistributedRuntime) Shutdown(ctx context.Context) error {
+	d.mu.Lock()
+	served := slices.Collect(maps.Keys(d.served))
+	d.mu.Unlock()
+	errs := make([]error, len(served))
+	each := func(f func(s *Served) error) {
+		var wg sync.WaitGroup
+		for i, s := range served {
+			wg.Go(func() { errs[i] = f(s) })
+		}
+		wg.Wait()
+	}
+	each(func(s *Served) error { return s.Leave(ctx) })
+	// An endpoint that could not leave is taken out by the lease.
+	each(func(s *Served) error { return s.Close(ctx) })
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
+	defer cancel()
+	d.mu.Lock()
+	clear(d.served) // they have had their time
+	d.mu.Unlock()
+	return errors.Join(errors.Join(errs...), d.Close(last))
 }
 
 // revoke ends the lease. If the store does not answer, the lease is left to expire.

@@ -2,8 +2,11 @@
 // combines store, request plane and event bus into one lease, endpoints that others
 // discover, keys that live as long as the lease, and clients of other endpoints.
 //
-// Start with [New] and [DistributedRuntime.Serve] on the serving side and [NewClient] on
-// the calling side. [DistributedRuntime.PutOwned] publishes a key under the lease.
+// Start with [New] and [DistributedRuntime.In], which leads from a namespace over its
+// components to endpoints. [Endpoint.Serve] answers requests; [Endpoint.Client] follows the
+// instances, and a [Balancer] distributes calls over them. [DistributedRuntime.PutOwned]
+// publishes a key under the lease. A [Canary] probes an endpoint, for
+// [DistributedRuntime.Health]. [Config].Static replaces the store by known addresses.
 //
 // A DistributedRuntime owns its lease, its registrations and the goroutine that repairs
 // them; Close revokes the lease and waits. It uses but never closes the store, the
@@ -12,6 +15,6 @@
 //
 // After a lost lease, the runtime takes a new one under another id and registers
 // everything again. While the store is merely unreachable, it changes nothing;
-// [DistributedRuntime.Lease] reports it. The package does not choose between instances,
-// does not retry requests, and knows nothing about roles, models or drains.
+// [DistributedRuntime.Lease] reports it. The package knows nothing about roles, models or
+// drains.
 package runtime

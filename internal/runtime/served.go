@@ -20,11 +20,13 @@ const codecMsgpack = "msgpack"
 
 // Served is one endpoint of this runtime, registered or not.
 type Served struct {
-	d                   *DistributedRuntime
-	component, endpoint string
-	handler             requestplane.Handler // nil for an announced endpoint
-	transport           cluster.Transport    // of an announced endpoint
-	record              *record
+	d         *DistributedRuntime
+	name      cluster.Endpoint
+	short     string               // the last part of its paths
+	handler   requestplane.Handler // nil for an announced endpoint
+	transport cluster.Transport    // of an announced endpoint
+	record    *record
+	prober    *prober // nil without a canary
 
 	mu sync.Mutex
 	// paths holds the bound paths by instance id. After a lost lease, the previous path
@@ -38,31 +40,39 @@ type path struct {
 	retiring bool
 }
 
-// Serve answers requests for an endpoint. It registers the endpoint last, so that others
-// never find one that does not answer yet. A runtime serves each name only once.
+// Serve answers requests for an endpoint of the runtime's own namespace; see
+// [Endpoint.Serve].
 func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler) (*Served, error) {
-	if d.cfg.Server == nil || h == nil {
-		return nil, fmt.Errorf("serve %s/%s: a request plane server and a handler are required", component, endpoint)
-	}
-	s := &Served{d: d, component: component, endpoint: endpoint, handler: h}
-	return s.start(ctx)
+	return d.In("").Component(component).Endpoint(endpoint).Serve(ctx, h)
 }
 
-// Announce registers an endpoint that another server answers at transport, such as an
-// HTTP frontend.
+// Announce registers an endpoint of the runtime's own namespace; see [Endpoint.Announce].
 func (d *DistributedRuntime) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport) (*Served, error) {
-	s := &Served{d: d, component: component, endpoint: endpoint, transport: transport}
+	return d.In("").Component(component).Endpoint(endpoint).Announce(ctx, transport)
+}
+
+func (d *DistributedRuntime) serve(ctx context.Context, name cluster.Endpoint, h requestplane.Handler, opts []ServeOption) (*Served, error) {
+	if d.cfg.Server == nil || h == nil {
+		return nil, fmt.Errorf("serve %s: a request plane server and a handler are required", name)
+	}
+	s := &Served{d: d, name: name, handler: h}
+	for _, o := range opts {
+		if err := o(s); err != nil {
+			return nil, fmt.Errorf("serve %s: %w", name, err)
+		}
+	}
 	return s.start(ctx)
 }
 
 func (s *Served) start(ctx context.Context) (*Served, error) {
-	if err := (cluster.Endpoint{Namespace: s.d.cfg.Namespace, Component: s.component, Name: s.endpoint}).Check(); err != nil {
+	if err := s.name.Check(); err != nil {
 		return nil, err
 	}
+	s.short = s.d.shortPath(s.name)
 	s.paths = map[cluster.InstanceID]*path{}
 	s.record = &record{
 		key: func(id cluster.InstanceID) string {
-			return cluster.InstanceKey(s.d.cfg.Namespace, s.component, s.endpoint, id)
+			return cluster.InstanceKey(s.name.Namespace, s.name.Component, s.name.Name, id)
 		},
 		write: s.register,
 	}
@@ -70,14 +80,17 @@ func (s *Served) start(ctx context.Context) (*Served, error) {
 		s.record.bind, s.record.bound = s.bind, s.retire
 	}
 	if err := s.d.add(s.record); err != nil {
-		return nil, fmt.Errorf("serve %s/%s: %w", s.component, s.endpoint, err)
+		return nil, fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	if err := s.record.first(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("serve %s/%s: %w", s.component, s.endpoint, err), s.unbind(ctx))
+		return nil, errors.Join(fmt.Errorf("serve %s: %w", s.name, err), s.unbind(ctx))
 	}
 	s.d.mu.Lock()
 	s.d.served[s] = struct{}{}
 	s.d.mu.Unlock()
+	if s.prober != nil {
+		s.prober.task.Wake()
+	}
 	return s, nil
 }
 
@@ -87,9 +100,9 @@ func (s *Served) Instance() cluster.Instance { return s.instance(s.d.ID()) }
 func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
 	inst := cluster.Instance{
 		Type:        cluster.InstanceType,
-		Namespace:   s.d.cfg.Namespace,
-		Component:   s.component,
-		Endpoint:    s.endpoint,
+		Namespace:   s.name.Namespace,
+		Component:   s.name.Component,
+		Endpoint:    s.name.Name,
 		InstanceID:  id,
 		Transport:   s.transport,
 		Worker:      s.d.cfg.Worker,
@@ -103,7 +116,26 @@ func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
 	return inst
 }
 
-func (s *Served) pathOf(id cluster.InstanceID) string { return id.String() + "/" + s.endpoint }
+// pathOf returns the path of the endpoint on the request plane under an id.
+func (s *Served) pathOf(id cluster.InstanceID) string {
+	if s.d.static != nil {
+		return staticPath(s.name)
+	}
+	return id.String() + "/" + s.short
+}
+
+// shortPath returns the last part of an endpoint's paths: its name, or the whole one if
+// this runtime serves another endpoint of that name.
+func (d *DistributedRuntime) shortPath(name cluster.Endpoint) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s := range d.served {
+		if s.name != name && s.short == name.Name {
+			return staticPath(name)
+		}
+	}
+	return name.Name
+}
 
 // InFlight returns the number of requests that run now, including those on previous
 // paths.
@@ -122,7 +154,7 @@ func (s *Served) InFlight() int {
 // runtime keeps trying.
 func (s *Served) Leave(ctx context.Context) error {
 	if err := s.record.change(ctx, func() { s.record.wanted = false }); err != nil {
-		return fmt.Errorf("leave %s/%s: %w", s.component, s.endpoint, err)
+		return fmt.Errorf("leave %s: %w", s.name, err)
 	}
 	return nil
 }
@@ -138,7 +170,7 @@ func (s *Served) Join(ctx context.Context) error {
 		err = ErrClosed
 	}
 	if err != nil {
-		return fmt.Errorf("join %s/%s: %w", s.component, s.endpoint, err)
+		return fmt.Errorf("join %s: %w", s.name, err)
 	}
 	return nil
 }
@@ -151,7 +183,7 @@ func (s *Served) Close(ctx context.Context) error {
 		err = nil // the lease is revoked, and the registration with it
 	}
 	if err := errors.Join(err, s.unbind(ctx)); err != nil {
-		return fmt.Errorf("close %s/%s: %w", s.component, s.endpoint, err)
+		return fmt.Errorf("close %s: %w", s.name, err)
 	}
 	s.d.mu.Lock()
 	delete(s.d.served, s)
@@ -218,7 +250,7 @@ func (s *Served) unbind(ctx context.Context) error {
 	paths := maps.Clone(s.paths)
 	s.mu.Unlock()
 	var wg sync.WaitGroup
-	errs := make([]error, 0, len(paths))
+	errs := make([]error, 0, len(paths)+1)
 	var mu sync.Mutex
 	for id, p := range paths {
 		wg.Go(func() {
@@ -234,5 +266,8 @@ func (s *Served) unbind(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	if s.prober != nil {
+		errs = append(errs, s.prober.stop(ctx))
+	}
 	return errors.Join(errs...)
 }
