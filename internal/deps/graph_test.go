@@ -20,7 +20,7 @@ const module = "github.com/dynctl/dynctl"
 type graph map[string][]string
 
 // expand turns the name that a rule uses into an import path: "std:testing" is of
-// the standard library, "cmd/dynctl" and "engine" are of this module, and what
+// the standard library, "cmd/dynctl", "dynamo" and "engine" are of this module, and what
 // begins with a host name is of another one.
 func expand(name string) string {
 	if path, ok := strings.CutPrefix(name, "std:"); ok {
@@ -30,7 +30,7 @@ func expand(name string) string {
 	switch {
 	case strings.Contains(first, "."):
 		return name
-	case first == "cmd":
+	case first == "cmd", first == "dynamo":
 		return module + "/" + name
 	}
 	return module + "/internal/" + name

@@ -2,7 +2,7 @@ package deps
 
 import "slices"
 
-// Packages of this module are named as below internal/, or as cmd/...; those of
+// Packages of this module are named as below internal/, or as cmd/... and dynamo; those of
 // the standard library as std:...; "x/..." means x and everything below it, and "...x"
 // all packages of this module whose path ends in x.
 
@@ -36,6 +36,7 @@ var onlyRules = []only{
 	{"handshake", nil, "the first bytes of a connection, whatever follows"},
 	{"requestplane", []string{"cluster", "handshake", "protocol", "metrics"}, "streams behind an interface; runtime joins it with the other planes"},
 	{"runtime", []string{"cluster", "ondemand", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
+	{"dynamo", []string{"chat", "cluster", "config", "credentials", "dial", "events", "handshake", "model/minitok", "protocol", "requestplane", "runtime", "statedir", "store", "tokenizer", "undo"}, "a face of the runtime for other programs; tokenizer and templates are those that frontends use"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},
 	{"fairqueue", nil, "pure: turns between tenants, for whoever has a queue"},
@@ -149,6 +150,7 @@ var neverRules = []never{
 	{"cmd/dynctl", slices.Concat(computing, laboratory), "dynctl stays small: it starts dynamod processes and talks to them"},
 	{"cli/...", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
 	{"client/...", append([]string{"cli/...", "tui/...", "controller/...", "model/...", "inspect"}, computing...), "the client is what dynctl knows of a cluster"},
+	{"dynamo", slices.Concat(computing, laboratory, []string{"agent/...", "cli/...", "client/...", "controller/...", "frontend/...", "tui/..."}), "a program that joins a cluster becomes no part of an agent"},
 	{"tui/...", []string{"model/...", "inspect"}, "a dashboard shows clusters, not files"},
 	{"cmd/dynamod", append(slices.Clone(laboratory), "cli/...", "tui/...", "client/...", "github.com/charmbracelet/..."), "an agent has no screen, and production carries no laboratory"},
 	{"cmd/...", []string{"std:testing", "std:net/http/httptest"}, "test support would bring its flags into the programs"},
