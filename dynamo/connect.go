@@ -175,7 +175,7 @@ func (r *Runtime) openPlane(cfg config.Dynamod, key handshake.Key, plumb *runtim
 	if ip := net.ParseIP(bound); host != "" && ip != nil && ip.IsUnspecified() {
 		bound = host
 	}
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: plumb.Log})
+	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: plumb.Log})
 	r.back.Push("close the request plane's connections", func(context.Context) error { return client.Close() })
 	plumb.Server, plumb.Client, plumb.AdvertiseAddr = srv, client, net.JoinHostPort(bound, port)
 	return nil

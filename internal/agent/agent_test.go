@@ -390,7 +390,7 @@ func TestFollowerDoesNotDelayTheStop(t *testing.T) {
 	}
 	plane := requestplane.NewClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
 	defer plane.Close()
-	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "logs-1", nil, protocol.LogRequest{Tail: 10, Follow: true})
+	stream, err := plane.Call(context.Background(), inst.Transport.Address(), "logs-1", nil, protocol.LogRequest{Tail: 10, Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +432,7 @@ func TestHurry(t *testing.T) {
 	inst, _ := store.DecodeJSON[cluster.Instance](kvs[0])
 	plane := requestplane.NewClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
 	defer plane.Close()
-	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "r1", nil, protocol.PreprocessedRequest{
+	stream, err := plane.Call(context.Background(), inst.Transport.Address(), "r1", nil, protocol.PreprocessedRequest{
 		RequestID: "r1", Model: "mock", ModelSum: "sha256:test", TokenIDs: []uint32{1, 2, 3}, Stop: protocol.StopConditions{MaxTokens: 1000},
 	})
 	if err != nil {

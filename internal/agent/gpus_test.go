@@ -195,7 +195,7 @@ func TestGPUsOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := a.client.Call(t.Context(), inst.Transport.TCP, "r1", nil, nil)
+	stream, err := a.client.Call(t.Context(), inst.Transport.Address(), "r1", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

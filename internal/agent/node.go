@@ -27,16 +27,25 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 			return fmt.Errorf("start the request plane: %w", err)
 		}
 	}
-	var srv *requestplane.TCPServer
+	var srv requestplane.Server
 	listen := a.listenAt(a.cfg.RequestPlane.Listen, config.DefaultAnyListen, requestPlanePort)
 	err := a.onFixedPort("request plane", listen, a.cfg.RequestPlane.Listen, func(addr string) (err error) {
-		srv, err = requestplane.ListenTCP(requestplane.ServerConfig{Addr: addr, Key: key, TLS: secure, Log: a.log})
+		cfg := requestplane.ServerConfig{Addr: addr, Key: key, TLS: secure, Log: a.log}
+		if a.cfg.RequestPlane.Mode == config.PlaneHTTP {
+			srv, err = requestplane.ListenHTTP(cfg)
+		} else {
+			srv, err = requestplane.ListenTCP(cfg)
+		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
-	advertised := a.advertise(srv.Addr())
+	hostport, http := cluster.SplitPlane(srv.Addr())
+	advertised := a.advertise(hostport)
+	if http {
+		advertised = cluster.HTTPPlane(advertised)
+	}
 	near := requestplane.NewMemory() // connects workers of this node without sockets
 	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
 	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })

@@ -355,7 +355,7 @@ func (n *testNode) generate(ctx context.Context, tokens int) (got []uint32, err 
 	if err != nil {
 		return nil, err
 	}
-	s, err := n.client.Call(ctx, inst.Transport.TCP, "r1", nil, protocol.PreprocessedRequest{
+	s, err := n.client.Call(ctx, inst.Transport.Address(), "r1", nil, protocol.PreprocessedRequest{
 		RequestID: "r1", Model: "mock", ModelSum: "sha256:test", TokenIDs: []uint32{1, 2, 3}, Stop: protocol.StopConditions{MaxTokens: tokens},
 	})
 	if err != nil {

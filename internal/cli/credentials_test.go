@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/clitest"
 	credentialscmd "github.com/dynctl/dynctl/internal/cli/credentials"
 	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
@@ -52,6 +53,14 @@ func TestJoinAndCredentials(t *testing.T) {
 	clitest.Has(t, "join", r.stderr, "joined local at "+endpoint, "try: dynctl ps\n", "try: dynamod --node-name NAME")
 	if got, err := credentials.Load(c.SecretPath()); err != nil || got != tok.Secret {
 		t.Errorf("the secret: %v %v", got, err)
+	}
+	// Other programs call endpoints with a token, which is not the secret.
+	r = run(options{}, "credentials", "--token")
+	if r.code != 0 || r.stdout != client.HTTPToken(tok.Secret)+"\n" || strings.Contains(r.stdout, tok.Secret.Encode()) {
+		t.Errorf("credentials --token: %+v", r)
+	}
+	if r := run(options{}, "credentials", "--token", "--join"); r.code != exit.Usage {
+		t.Errorf("two things at once: %+v", r)
 	}
 	// It is reached without any setting, in its namespace, and up starts nothing here.
 	if r := run(options{}, "get", "workers"); r.code != 0 {

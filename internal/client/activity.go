@@ -79,7 +79,7 @@ func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a clu
 	addr := ""
 	for _, inst := range v.Instances {
 		if inst.Worker == worker && inst.Endpoint == cluster.EndpointActivity {
-			addr = inst.Transport.TCP
+			addr = inst.Transport.Address()
 		}
 	}
 	if addr == "" {

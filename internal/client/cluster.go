@@ -213,3 +213,9 @@ func (c *Cluster) Order(ctx context.Context, worker string, change func(*cluster
 	}
 	return err
 }
+
+// HTTPToken returns the token with which programs that are no nodes call endpoints of nodes
+// that serve requests over HTTP.
+func HTTPToken(secret credentials.Secret) string {
+	return requestplane.HTTPToken(handshake.NewKey(secret.Key(requestplane.KeyPurpose)))
+}

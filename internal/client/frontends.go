@@ -46,7 +46,7 @@ func askFrontends[T any](ctx context.Context, c *Cluster, v View, endpoint strin
 // askInstance sends a question to one instance. Instances limit the size of their answers
 // themselves.
 func askInstance[T any](ctx context.Context, c *Cluster, inst cluster.Instance, question any) ([]T, error) {
-	stream, err := c.plane.Call(ctx, inst.Transport.TCP, requestID(inst.Endpoint), nil, question)
+	stream, err := c.plane.Call(ctx, inst.Transport.Address(), requestID(inst.Endpoint), nil, question)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (c *Cluster) Logs(ctx context.Context, v View, nodeID string, o LogOptions,
 	addr := ""
 	for _, inst := range v.Instances {
 		if inst.Component == cluster.ComponentAgent && inst.Endpoint == cluster.EndpointLogs && inst.Node == nodeID {
-			addr = inst.Transport.TCP
+			addr = inst.Transport.Address()
 		}
 	}
 	if addr == "" {

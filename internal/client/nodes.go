@@ -36,13 +36,13 @@ func (c *Cluster) askNodes(ctx context.Context, v View) map[string]cluster.GPURe
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, inst := range v.Instances {
-		if inst.Component != cluster.ComponentAgent || inst.Endpoint != cluster.EndpointNodeStats || inst.Transport.TCP == "" {
+		if inst.Component != cluster.ComponentAgent || inst.Endpoint != cluster.EndpointNodeStats || inst.Transport.Address() == "" {
 			continue
 		}
 		wg.Go(func() {
 			sem <- struct{}{}
 			defer func() { <-sem }()
-			stream, err := c.plane.Call(ctx, inst.Transport.TCP, "node-stats", nil, nil)
+			stream, err := c.plane.Call(ctx, inst.Transport.Address(), "node-stats", nil, nil)
 			if err != nil {
 				return
 			}

@@ -125,7 +125,7 @@ func (c *Cluster) askPaths(ctx context.Context, v View, worker string, req proto
 	addr := ""
 	for _, inst := range v.Instances {
 		if inst.Endpoint == cluster.EndpointPaths && inst.Worker == worker {
-			addr = inst.Transport.TCP
+			addr = inst.Transport.Address()
 		}
 	}
 	if addr == "" {

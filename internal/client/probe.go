@@ -145,7 +145,7 @@ func (c *Cluster) workers(ctx context.Context, v View) (map[string]Clock, map[st
 // ask asks a worker for its current status.
 func (c *Cluster) ask(ctx context.Context, inst cluster.Instance) (cluster.WorkerStatus, error) {
 	var st cluster.WorkerStatus
-	stream, err := c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
+	stream, err := c.plane.Call(ctx, inst.Transport.Address(), "stats", nil, nil)
 	if err != nil {
 		return st, err
 	}

@@ -47,7 +47,7 @@ func TestWithoutSecret(t *testing.T) {
 			}
 			inst := view(t, c).Instances
 			for _, i := range inst {
-				_, err := c.plane.Call(t.Context(), i.Transport.TCP, "r", nil, protocol.LogRequest{})
+				_, err := c.plane.Call(t.Context(), i.Transport.Address(), "r", nil, protocol.LogRequest{})
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("asking a node: %v", err)
 				}

@@ -63,7 +63,7 @@ func askWorkers(v View, ask func(cluster.Instance)) {
 	var wg sync.WaitGroup
 	sem := make(chan struct{}, 16)
 	for _, inst := range v.Instances {
-		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
+		if inst.Endpoint != cluster.EndpointStats || inst.Transport.Address() == "" {
 			continue
 		}
 		wg.Go(func() {

@@ -59,12 +59,18 @@ type RuntimeConfig struct {
 type BootstrapEndpoint struct {
 	Host string `json:"bootstrap_host"`
 	Port int    `json:"bootstrap_port"`
+	// HTTP says that it is on the http request plane.
+	HTTP bool `json:"bootstrap_http,omitempty"`
 }
 
-// Address returns the address of the endpoint in the form of [Transport], for the worker
+// Address returns the address of the endpoint on the request plane, for the worker
 // with this instance id.
 func (e BootstrapEndpoint) Address(id InstanceID) string {
-	return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) + "/" + id.String() + "/" + EndpointBootstrap
+	server := net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
+	if e.HTTP {
+		server = HTTPPlane(server)
+	}
+	return server + "/" + id.String() + "/" + EndpointBootstrap
 }
 
 // DefaultHashSeed is the XXH3 seed of block hashes.

@@ -47,9 +47,24 @@ type Transport struct {
 // RPCRoot begins the paths of endpoints on servers of the http request plane.
 const RPCRoot = "/v1/rpc/"
 
-// TransportTo returns the transport for an address on the request plane.
+const httpScheme = "http://"
+
+// HTTPPlane returns the address of a server of the http request plane.
+func HTTPPlane(hostport string) string {
+	return httpScheme + hostport + strings.TrimSuffix(RPCRoot, "/")
+}
+
+// SplitPlane returns the host:port of a server of the request plane, and whether it speaks
+// HTTP. Addresses of endpoints are those of their server, a slash and a path.
+func SplitPlane(addr string) (hostport string, http bool) {
+	rest, http := strings.CutPrefix(addr, httpScheme)
+	hostport, _, _ = strings.Cut(rest, "/")
+	return hostport, http
+}
+
+// TransportTo returns the transport for the address of an endpoint on the request plane.
 func TransportTo(addr string) Transport {
-	if strings.HasPrefix(addr, "http://") {
+	if _, http := SplitPlane(addr); http {
 		return Transport{HTTP: addr}
 	}
 	return Transport{TCP: addr}

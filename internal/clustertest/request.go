@@ -183,7 +183,7 @@ func (c *Cluster) Metrics() string {
 func (c *Cluster) Generate(ctx context.Context, inst cluster.Instance, req protocol.PreprocessedRequest) (tokens []uint32, timing protocol.Timing, err error) {
 	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
 	defer plane.Close()
-	stream, err := plane.Call(ctx, inst.Transport.TCP, req.RequestID, nil, req)
+	stream, err := plane.Call(ctx, inst.Transport.Address(), req.RequestID, nil, req)
 	if err != nil {
 		return nil, timing, err
 	}
@@ -280,7 +280,7 @@ func (c *Cluster) liveStats() (out []cluster.WorkerStatus, asked int) {
 			continue
 		}
 		asked++
-		stream, err := plane.Call(ctx, i.Transport.TCP, "stats", nil, nil)
+		stream, err := plane.Call(ctx, i.Transport.Address(), "stats", nil, nil)
 		if err != nil {
 			continue
 		}

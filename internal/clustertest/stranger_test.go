@@ -24,11 +24,11 @@ func TestStrangersOfTheRequestPlane(t *testing.T) {
 	defer stranger.Close()
 	tried := map[string]int{}
 	for _, i := range c.Watch.View().Instances {
-		if i.Transport.TCP == "" { // a frontend's door for clients
+		if i.Transport.Address() == "" { // a frontend's door for clients
 			continue
 		}
 		tried[i.Endpoint]++
-		if stream, err := stranger.Call(t.Context(), i.Transport.TCP, "r", nil, nil); !errors.Is(err, handshake.ErrSecret) {
+		if stream, err := stranger.Call(t.Context(), i.Transport.Address(), "r", nil, nil); !errors.Is(err, handshake.ErrSecret) {
 			t.Errorf("%s of %s: %v", i.Endpoint, i.Worker, err)
 			if err == nil {
 				stream.Close()

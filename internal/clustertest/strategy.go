@@ -75,7 +75,7 @@ func (c *Cluster) ClearCaches() {
 		if i.Endpoint != cluster.EndpointClearKV {
 			continue
 		}
-		stream, err := plane.Call(ctx, i.Transport.TCP, "clear", nil, nil)
+		stream, err := plane.Call(ctx, i.Transport.Address(), "clear", nil, nil)
 		if err != nil {
 			c.t.Fatal(err)
 		}

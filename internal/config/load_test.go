@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		Log:          config.Log{Level: "info", Format: "text"},
 		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, TrustedProxies: []string{}, CORSOrigins: []string{}, AllowedHosts: []string{}, RequestTimeout: 10 * time.Minute, WriteTimeout: 30 * time.Second, MigrationLimit: 3},
 		Status:       config.Status{Listener: config.Listener{Listen: "127.0.0.1:0"}},
-		RequestPlane: config.RequestPlane{Listener: config.Listener{Listen: "127.0.0.1:0"}},
+		RequestPlane: config.RequestPlane{Listener: config.Listener{Listen: "127.0.0.1:0"}, Mode: config.PlaneTCP},
 		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}, TCPStreams: 2},
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		GPU:          config.GPU{Devices: "none", MemoryUtilization: 0.9, KVShare: 0.5},

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
@@ -248,7 +249,7 @@ func (c *NetClient) dial(ctx context.Context, server string, cfg *ClientConfig) 
 
 // reach says how to reach a server: where, with which handshake, and what follows it.
 func (c *NetClient) reach(server string) (hostport string, protocol handshake.Protocol, newLink func(context.Context, net.Conn) (link, error)) {
-	if hostport, ok := httpServer(server); ok {
+	if hostport, http := cluster.SplitPlane(server); http {
 		return hostport, spokenHTTP, func(ctx context.Context, conn net.Conn) (link, error) {
 			return newHTTPLink(ctx, conn, server, c.cfg.Liveness)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
@@ -98,7 +99,7 @@ func (s *HTTPServer) Handle(path string, h Handler) (func(context.Context) error
 }
 
 // Addr implements [Server].
-func (s *HTTPServer) Addr() string { return httpAddr(s.ln.Addr().String()) }
+func (s *HTTPServer) Addr() string { return cluster.HTTPPlane(s.ln.Addr().String()) }
 
 // InFlight implements [Server].
 func (s *HTTPServer) InFlight(path string) int { return s.reg.inFlight(path) }

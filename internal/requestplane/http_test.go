@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -120,20 +121,28 @@ func TestHTTPJSON(t *testing.T) {
 
 // The example of the documentation works as it is printed.
 func TestHTTPCurl(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
+	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl on this machine")
 	}
 	s := listenHTTP(t, requestplane.ServerConfig{})
 	handle(t, s, "694d9814/stats", func(_ context.Context, r *requestplane.Request, send func(any) error) error {
 		return send(map[string]any{"worker": "worker-1"})
 	})
+	manual, err := os.ReadFile("../../docs/request-plane.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(manual), "```\ncurl ")
+	command, rest, _ := strings.Cut(rest, "\n```")
+	_, rest, _ = strings.Cut(rest, "```\n")
+	want, _, _ := strings.Cut(rest, "```")
+	command = strings.NewReplacer("$(dynctl credentials --token)", requestplane.HTTPToken(clusterKey), "127.0.0.1:7370", hostport(s.Addr())).Replace(command)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, version := range []string{"--http1.1", "--http2-prior-knowledge"} {
-		out, err := exec.CommandContext(ctx, curl, "-sS", version, "-H", "Authorization: "+bearer(), "-d", "{}", s.Addr()+"/694d9814/stats").CombinedOutput()
-		if want := `{"item":{"worker":"worker-1"}}` + "\n" + `{"end":true}` + "\n"; err != nil || string(out) != want {
-			t.Errorf("%s: %q, %v", version, out, err)
+		out, err := exec.CommandContext(ctx, "sh", "-c", "curl -sS "+version+" "+command).CombinedOutput()
+		if err != nil || string(out) != want || want == "" {
+			t.Errorf("curl %s: %q, %v; the manual says %q", command, out, err, want)
 		}
 	}
 }

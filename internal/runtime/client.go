@@ -277,10 +277,11 @@ func (c *Client) ReportDown(id cluster.InstanceID) {
 // cannot be reached, no longer serves the endpoint or breaks off the stream is reported
 // down.
 func (c *Client) Call(ctx context.Context, inst cluster.Instance, id string, headers map[string]string, body any) (requestplane.Stream, error) {
-	if inst.Transport.TCP == "" || c.plane == nil {
+	addr := inst.Transport.Address()
+	if addr == "" || c.plane == nil {
 		return nil, fmt.Errorf("call %s: instance %s: %w", c.subject, inst.InstanceID, ErrNoTransport)
 	}
-	stream, err := c.plane.Call(ctx, inst.Transport.TCP, id, headers, body)
+	stream, err := c.plane.Call(ctx, addr, id, headers, body)
 	if err != nil {
 		c.judge(inst.InstanceID, err)
 		return nil, fmt.Errorf("call %s: instance %s: %w", c.subject, inst.InstanceID, err)

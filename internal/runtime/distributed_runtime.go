@@ -38,7 +38,8 @@ type Config struct {
 	Bus    events.Bus // may be nil; kept for [DistributedRuntime.Bus]
 
 	Namespace string // default [cluster.DefaultNamespace]
-	// AdvertiseAddr is the host:port at which others reach Server; default its Addr.
+	// AdvertiseAddr is the address at which others reach Server, in the form of its Addr,
+	// which is the default.
 	AdvertiseAddr string
 	LeaseTTL      time.Duration // default [DefaultLeaseTTL]
 

@@ -110,7 +110,7 @@ func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
 		Incarnation: s.d.cfg.Incarnation,
 	}
 	if s.handler != nil {
-		inst.Transport = cluster.Transport{TCP: s.d.cfg.AdvertiseAddr + "/" + s.pathOf(id)}
+		inst.Transport = cluster.TransportTo(s.d.cfg.AdvertiseAddr + "/" + s.pathOf(id))
 		inst.Codec = codecMsgpack
 	}
 	return inst

@@ -29,9 +29,9 @@ import (
 type Options struct {
 	Session *session.Session
 
-	Join, Rotate bool
-	Export       string
-	Days         int
+	Join, Rotate, Token bool
+	Export              string
+	Days                int
 }
 
 // Command makes dynctl credentials.
@@ -47,6 +47,8 @@ Only the fingerprint of the secret is shown.
 --export writes a certificate for tools such as etcdctl and nats, and prints the variables
 they need; anyone with its key can read and change everything in etcd and NATS until the
 certificate ends, or the secret is another one.
+--token prints the token with which curl calls endpoints of nodes that serve requests over
+HTTP (request_plane.mode); anyone with it can call all of them until the secret is another one.
 --rotate makes another secret while nothing of the cluster runs on this machine. Other
 machines then join again: there, remove the old secret, whose file dynctl credentials names.`,
 		Examples: []string{
@@ -64,6 +66,7 @@ machines then join again: there, remove the old secret, whose file dynctl creden
 	fs.BoolVar(&o.Join, "join", false, "print a token with which other machines join")
 	fs.StringVar(&o.Export, "export", "", "write certificates for other tools into this directory")
 	command.Count(fs, &o.Days, "days", 365, "after how many days an exported certificate ends")
+	fs.BoolVar(&o.Token, "token", false, "print the token for requests over HTTP")
 	fs.BoolVar(&o.Rotate, "rotate", false, "make a new secret, for a cluster that does not run")
 	_ = cmd.MarkFlagDirname("export") // fails for unknown flags only
 	return cmd
@@ -87,8 +90,14 @@ func (o *Options) Run(ctx context.Context) error {
 	if o.Session.Given("export") && o.Export == "" {
 		return &exit.UsageError{Text: "--export: no directory given"}
 	}
-	if o.Join && o.Export != "" || o.Join && o.Rotate || o.Rotate && o.Export != "" {
-		return &exit.UsageError{Text: "--join, --export and --rotate: choose one"}
+	chosen := 0
+	for _, given := range []bool{o.Join, o.Token, o.Rotate, o.Export != ""} {
+		if given {
+			chosen++
+		}
+	}
+	if chosen > 1 {
+		return &exit.UsageError{Text: "--join, --export, --token and --rotate: choose one"}
 	}
 	if o.Days < 1 || o.Days > 36500 {
 		return &exit.UsageError{Text: fmt.Sprintf("--days: %d is not between 1 and 36500", o.Days)}
@@ -99,6 +108,9 @@ func (o *Options) Run(ctx context.Context) error {
 	secret, err := client.Secret(o.Session.Config)
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err, Tries: []string{"dynctl up", "dynctl join TOKEN, for a cluster elsewhere"}}
+	}
+	if o.Token {
+		return o.printRequestToken(client.HTTPToken(secret))
 	}
 	e, err := stores(o.Session)
 	switch {
@@ -185,6 +197,15 @@ func (o *Options) printToken(e statedir.Endpoints, secret credentials.Secret) er
 	if o.Session.Out.Prose() {
 		o.Session.Out.Note("anyone with this token can join the cluster; on another machine:")
 		o.Session.Out.Note("DYNAMOD_JOIN=TOKEN dynamod --node-name NAME --node-advertise-host ADDRESS, or dynctl join -")
+	}
+	return o.Session.Out.Answer(output.Answer{Data: struct {
+		Token string `json:"token"`
+	}{token}, Names: []string{token}, Text: token + "\n"})
+}
+
+func (o *Options) printRequestToken(token string) error {
+	if o.Session.Out.Prose() {
+		o.Session.Out.Note("anyone with this token can call every endpoint of nodes that serve requests over HTTP")
 	}
 	return o.Session.Out.Answer(output.Answer{Data: struct {
 		Token string `json:"token"`

@@ -132,7 +132,7 @@ func (o *Options) unreachable(err error, took float64) []judge.Finding {
 func clusterState(v client.View, p client.Probe, leader string, leads error, start string) []judge.Finding {
 	return []judge.Finding{
 		judge.Etcd(p.Etcd), judge.NATS(p.NATS), judge.PrefillQueue(p.Queue), judge.Controller(v, leader, leads),
-		judge.Nodes(v, version.String(), start), judge.RequestPlane(p.Workers), judge.Clocks(p.Clocks), judge.Leases(v, p), judge.Workers(v, start),
+		judge.Nodes(v, version.String(), start), judge.RequestPlane(v.Nodes, p.Workers), judge.Clocks(p.Clocks), judge.Leases(v, p), judge.Workers(v, start),
 	}
 }
 

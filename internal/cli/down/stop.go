@@ -138,7 +138,8 @@ func (d *downturn) localSocket(n cluster.Node) []string {
 	if pid, held := node.Holder(); !held || pid != n.PID {
 		return nil
 	}
-	return []string{hostOf(n.FrontendURL), hostOf(n.StatusURL), n.RequestPlane}
+	requests, _ := cluster.SplitPlane(n.RequestPlane)
+	return []string{hostOf(n.FrontendURL), hostOf(n.StatusURL), requests}
 }
 
 // ours are the processes to stop.

@@ -194,6 +194,9 @@ func (o processArgs) common(namespace, name string, role cluster.Role) []string 
 	if o.given("advertise-host") {
 		args = append(args, "--node-advertise-host="+o.Host)
 	}
+	if o.given("request-plane") {
+		args = append(args, "--request-plane="+o.Plane)
+	}
 	return args
 }
 

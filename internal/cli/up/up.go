@@ -19,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/topofile"
 )
 
@@ -38,6 +39,7 @@ type Options struct {
 	Speculative                 string
 	Port                        int
 	Host                        string // at which other machines reach this one
+	Plane                       string // on which the nodes of this machine serve
 	DryRun                      bool
 
 	File      string   // a topology file, or "-"
@@ -95,6 +97,7 @@ only the topology is declared.`,
 	command.Choice(fs, &o.Placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
 	fs.StringVar(&o.Engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: what the device is)")
 	fs.StringVar(&o.Host, "advertise-host", "", "address of this machine, for other machines to join")
+	command.Choice(fs, &o.Plane, "request-plane", "", "", "how the nodes that are started serve requests (default: their own setting)", []string{config.PlaneTCP, config.PlaneHTTP})
 	command.Count(fs, &o.Port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.Model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.Served, "served-model-name", "", "what clients put into \"model\" (default: the name of the path)")
@@ -115,10 +118,10 @@ only the topology is declared.`,
 	fs.StringVar(&o.Why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before another model replaces the one that is served")
 	command.Former(cmd, map[string]string{"served-name": "served-model-name", "kv-dtype": "kv-cache-dtype", "max-seqs": "max-num-seqs"})
-	command.Grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "why", "yes")
+	command.Grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "request-plane", "why", "yes")
 	command.Grouped(fs, "Engine", "backend", "model", "served-model-name", "quantize", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	command.Grouped(fs, "Waiting", "dry-run")
-	command.Rare(fs, "set", "why", "yes", "placement", "backend", "served-model-name", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
+	command.Rare(fs, "set", "why", "yes", "request-plane", "placement", "backend", "served-model-name", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("set", declare.CompleteFields)
@@ -171,8 +174,8 @@ func (o *Options) check() error {
 		return &exit.UsageError{Text: fmt.Sprintf("--agents: %d is not between 1 and %d", o.Agents, maxAgents)}
 	case o.Port > 65535:
 		return &exit.UsageError{Text: fmt.Sprintf("--port: %d is not between 0 and 65535", o.Port)}
-	case o.Session.External() && (o.given("agents") || o.given("port") || o.given("advertise-host")):
-		return &exit.UsageError{Text: "--agents, --port and --advertise-host belong to a cluster on this machine; with --etcd-endpoints, or after dynctl join, dynamod is started on each node"}
+	case o.Session.External() && (o.given("agents") || o.given("port") || o.given("advertise-host") || o.given("request-plane")):
+		return &exit.UsageError{Text: "--agents, --port, --advertise-host and --request-plane belong to a cluster on this machine; with --etcd-endpoints, or after dynctl join, dynamod is started on each node"}
 	case o.given("model") && o.Model == "":
 		return &exit.UsageError{Text: "--model: no directory or file given"}
 	case o.given("served-model-name") && strings.TrimSpace(o.Served) == "":

@@ -309,7 +309,7 @@ func (n *node) decodeStats(ctx context.Context) (cluster.WorkerStats, error) {
 	if err := json.Unmarshal(kvs[0].Value, &inst); err != nil {
 		return cluster.WorkerStats{}, fmt.Errorf("decode %s: %w", kvs[0].Key, err)
 	}
-	stream, err := n.plane.Call(ctx, inst.Transport.TCP, "bench-stats", nil, nil)
+	stream, err := n.plane.Call(ctx, inst.Transport.Address(), "bench-stats", nil, nil)
 	if err != nil {
 		return cluster.WorkerStats{}, err
 	}

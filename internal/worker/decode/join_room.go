@@ -10,7 +10,7 @@ import (
 // joinRoom hands the reservation to a prefill that runs already.
 func (f *filling) joinRoom(b *protocol.BootstrapInfo) asker {
 	return func(ctx context.Context, req protocol.RemotePrefillRequest, _ *waiter) (n protocol.PrefillNotice, err error) {
-		inst := cluster.Instance{InstanceID: b.ID, Worker: b.Worker, Transport: cluster.Transport{TCP: b.Address}}
+		inst := cluster.Instance{InstanceID: b.ID, Worker: b.Worker, Transport: cluster.TransportTo(b.Address)}
 		stream, err := f.w.prefills.Call(ctx, inst, req.RequestID, nil, protocol.JoinRoom{Room: b.Room, Request: req})
 		if err != nil {
 			return n, lostOr(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -58,7 +57,7 @@ func (w *Role) Register(ctx context.Context) error {
 
 // bootstrapEndpoint returns the bootstrap endpoint in a worker's card.
 func bootstrapEndpoint(i cluster.Instance) (*cluster.BootstrapEndpoint, error) {
-	addr, _, _ := strings.Cut(i.Transport.TCP, "/")
+	addr, http := cluster.SplitPlane(i.Transport.Address())
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("address of the bootstrap endpoint: %w", err)
@@ -67,7 +66,7 @@ func bootstrapEndpoint(i cluster.Instance) (*cluster.BootstrapEndpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("port of the bootstrap endpoint: %w", err)
 	}
-	return &cluster.BootstrapEndpoint{Host: host, Port: port}, nil
+	return &cluster.BootstrapEndpoint{Host: host, Port: port, HTTP: http}, nil
 }
 
 // Noticed implements kv.Listener: decode workers tell that they have read held KV.

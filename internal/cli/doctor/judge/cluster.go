@@ -122,7 +122,8 @@ func onlyLocal(nodes []cluster.Node) (names []string) {
 	hosts := map[string]bool{}
 	for _, n := range nodes {
 		hosts[n.Host] = true
-		if host, _, err := net.SplitHostPort(n.RequestPlane); err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback()) {
+		at, _ := cluster.SplitPlane(n.RequestPlane)
+		if host, _, err := net.SplitHostPort(at); err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback()) {
 			names = append(names, n.Name)
 		}
 	}
@@ -133,7 +134,7 @@ func onlyLocal(nodes []cluster.Node) (names []string) {
 }
 
 // RequestPlane judges how workers answer requests.
-func RequestPlane(workers map[string]client.Reply) Finding {
+func RequestPlane(nodes []cluster.Node, workers map[string]client.Reply) Finding {
 	if len(workers) == 0 {
 		return Skipped("no worker can be asked")
 	}
@@ -155,7 +156,20 @@ func RequestPlane(workers map[string]client.Reply) Finding {
 	case most > slow:
 		return poor("a faster network, or fewer requests", "the slowest worker answers in %s", human.Millis(most)).With("rtt_ms", ms)
 	}
-	return good("%s answer in at most %.1f ms", human.Plural(len(ms), "worker"), human.Milliseconds(most)).With("rtt_ms", ms)
+	return good("%s answer in at most %.1f ms, over %s", human.Plural(len(ms), "worker"), human.Milliseconds(most), planes(nodes)).With("rtt_ms", ms)
+}
+
+// planes names the request planes on which nodes serve.
+func planes(nodes []cluster.Node) string {
+	names := map[string]bool{}
+	for _, n := range nodes {
+		if _, http := cluster.SplitPlane(n.RequestPlane); http {
+			names["http"] = true
+		} else {
+			names["tcp"] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), " and ")
 }
 
 // onNodes says which nodes each of several things is on: "v1 on a, c".
