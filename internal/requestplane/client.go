@@ -174,7 +174,7 @@ func (c *NetClient) connect(server string, d *dial) {
 	switch {
 	case c.ctx.Err() != nil:
 		if err == nil { // Close was called meanwhile
-			c.work.Go(func() { l.Close() })
+			c.work.Go(func() { _ = l.Close() })
 		}
 		d.err = ErrClientClosed
 	case err != nil:

@@ -66,7 +66,7 @@ func (c *clientConn) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.link.Close()
+	_ = c.link.Close() // what it closes has ended either way
 	c.work.Wait()
 	if err := c.link.reason(); err != nil {
 		c.client.log.Debug("connection ended", "addr", c.addr, "reason", err)

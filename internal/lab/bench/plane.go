@@ -90,17 +90,17 @@ const (
 	keyItemUS = "cpu_us_per_item"
 )
 
+// planes are the networks of the request plane, in the order of the tables.
+var planes = []struct {
+	name   string
+	listen func(requestplane.ServerConfig) (requestplane.Server, error)
+}{
+	{"tcp", func(cfg requestplane.ServerConfig) (requestplane.Server, error) { return requestplane.ListenTCP(cfg) }},
+	{"http", func(cfg requestplane.ServerConfig) (requestplane.Server, error) { return requestplane.ListenHTTP(cfg) }},
+}
+
 func requestPlane(ctx context.Context, s *session, sec *Section) error {
 	key := handshake.RandomKey()
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: key, Log: s.log})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = srv.Close() }() // no request is running
-	const path = "1/tokens"
-	if _, err := srv.Handle(path, answerTokens); err != nil {
-		return err
-	}
 	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, Log: s.log})
 	defer func() { _ = client.Close() }() // no stream is open
 	plain, err := newPingLoopback()
@@ -108,43 +108,63 @@ func requestPlane(ctx context.Context, s *session, sec *Section) error {
 		return err
 	}
 	defer plain.close()
-	c, sc := caller{client, srv.Addr() + "/" + path}, s.scale.plane
-
+	sc := s.scale.plane
 	cases := []Case{
 		latencyCase(casePing, time.Microsecond, func(context.Context) ([]time.Duration, error) { return plain.pings(sc.calls) }),
-		latencyCase(caseUnary, time.Microsecond, func(ctx context.Context) ([]time.Duration, error) {
-			return repeat(sc.calls, func() error { return c.read(ctx, 1) })
-		}),
 	}
-	var rates []string
-	for _, n := range sc.streams {
-		name := fmt.Sprintf("%d streams", n)
-		if n == 1 {
-			name = "1 stream"
+	unary, rates := []string{casePing}, []string{}
+	for _, plane := range planes {
+		srv, err := plane.listen(requestplane.ServerConfig{Key: key, Log: s.log})
+		if err != nil {
+			return err
 		}
-		rates = append(rates, name)
-		cases = append(cases, Case{name, func(ctx context.Context) (Sample, error) {
-			begin := time.Now()
-			before, known := cpuTime()
-			if err := c.readAll(ctx, sc.items, n); err != nil {
-				return nil, err
-			}
-			out := Sample{keyItems: float64(sc.items) / time.Since(begin).Seconds()}
-			if after, _ := cpuTime(); known {
-				out[keyItemUS] = float64((after - before).Microseconds()) / float64(sc.items)
-			}
-			return out, nil
-		}})
+		defer func() { _ = srv.Close() }() // no request is running
+		const path = "1/tokens"
+		if _, err := srv.Handle(path, answerTokens); err != nil {
+			return err
+		}
+		c := caller{client, srv.Addr() + "/" + path}
+		name := caseUnary + ", " + plane.name
+		unary = append(unary, name)
+		cases = append(cases, latencyCase(name, time.Microsecond, func(ctx context.Context) ([]time.Duration, error) {
+			return repeat(sc.calls, func() error { return c.read(ctx, 1) })
+		}))
+		for _, n := range sc.streams {
+			rate := c.rateCase(plane.name, sc.items, n)
+			rates, cases = append(rates, rate.Name), append(cases, rate)
+		}
 	}
 	res, err := s.takeTurns(ctx, "request plane", sc.turns, cases)
 	if err != nil {
 		return err
 	}
-	res.ratio(caseUnary, keyFactor, keyLatency+"_p50", casePing, 1)
+	for _, name := range unary[1:] {
+		res.ratio(name, keyFactor, keyLatency+"_p50", casePing, 1)
+	}
 	sec.Tables = append(sec.Tables,
-		res.table("Request plane, one item back", "", append(latencyColumns("µs"), Column{keyFactor, "× plain TCP", nixlFactor}), casePing, caseUnary),
+		res.table("Request plane, one item back", "", append(latencyColumns("µs"), Column{keyFactor, "× plain TCP", nixlFactor}), unary...),
 		res.table("Request plane, streamed items", "Each item is the output of one token, encoded and decoded on its way.", []Column{
 			{keyItems, "items/s", ""}, {keyItemUS, "CPU µs/item", "processor time of both sides"},
 		}, rates...))
 	return nil
+}
+
+// rateCase streams items over a number of concurrent streams.
+func (c caller) rateCase(plane string, items, streams int) Case {
+	name := fmt.Sprintf("%d streams, %s", streams, plane)
+	if streams == 1 {
+		name = "1 stream, " + plane
+	}
+	return Case{name, func(ctx context.Context) (Sample, error) {
+		begin := time.Now()
+		before, known := cpuTime()
+		if err := c.readAll(ctx, items, streams); err != nil {
+			return nil, err
+		}
+		out := Sample{keyItems: float64(items) / time.Since(begin).Seconds()}
+		if after, _ := cpuTime(); known {
+			out[keyItemUS] = float64((after - before).Microseconds()) / float64(items)
+		}
+		return out, nil
+	}}
 }
