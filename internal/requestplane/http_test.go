@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"strings"
@@ -233,11 +234,20 @@ func TestHTTPSilentStranger(t *testing.T) {
 	}
 	// With a token it stays.
 	c := browser(t, true)
-	for range 3 {
-		if code, lines := post(t, c, s.Addr()+"/1/echo", `"x"`, "Authorization", bearer()); code != 200 {
-			t.Fatalf("%d %q", code, lines)
+	for i := range 2 {
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(g httptrace.GotConnInfo) { reused = g.Reused }})
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.Addr()+"/1/echo", strings.NewReader(`"x"`))
+		req.Header.Set("Authorization", bearer())
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(110 * time.Millisecond)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 || reused != (i > 0) {
+			t.Errorf("call %d: %s %v, on the same connection: %t", i, resp.Status, err, reused)
+		}
+		resp.Body.Close()
+		time.Sleep(200 * time.Millisecond) // longer than a stranger without a token may stay
 	}
 }
 
