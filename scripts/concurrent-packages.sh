@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 folders() {
 	local pattern=$1
 	shift
-	{ grep -rlE "$@" "$pattern" internal cmd || true; } |
+	{ grep -rlE "$@" "$pattern" internal cmd dynamo || true; } |
 		{ grep -v /testdata/ || true; } | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 fuzztime=${1:-30s}
 ran=0
-for dir in $(grep -rlE --include='*_test.go' '^func Fuzz' internal cmd 2>/dev/null | xargs -n1 dirname | sort -u); do
+for dir in $(grep -rlE --include='*_test.go' '^func Fuzz' internal cmd dynamo 2>/dev/null | xargs -n1 dirname | sort -u); do
 	for target in $(go test -list '^Fuzz' "./$dir" | grep '^Fuzz' || true); do
 		echo "== $dir $target"
 		# Without a limit, minimizing a new input can eat the whole time.

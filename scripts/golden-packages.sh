@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-grep -rlE --include='*_test.go' 'flag\.Bool\("update"|clitest\.(Golden|Update)' internal cmd 2>/dev/null |
+grep -rlE --include='*_test.go' 'flag\.Bool\("update"|clitest\.(Golden|Update)' internal cmd dynamo 2>/dev/null |
 	xargs -n1 dirname | sort -u | sed 's|^|./|'
