@@ -45,6 +45,7 @@ type File struct {
 	poll    time.Duration
 	compact int64 // fileCompactAt, except in tests
 	deaf    bool  // for tests: nothing announces changes, as on a shared file system
+	sync    func(*os.File) error
 	logger  *slog.Logger
 	life    *lifetime
 	health  *health
@@ -88,6 +89,7 @@ func newFile(cfg FileConfig, log *slog.Logger) (*File, error) {
 		timeout: withDefault(cfg.Timeout, DefaultTimeout),
 		poll:    withDefault(cfg.Poll, DefaultFilePoll),
 		compact: fileCompactAt,
+		sync:    (*os.File).Sync,
 		logger:  log,
 		life:    newLifetime(),
 		health:  newHealth(),

@@ -194,7 +194,7 @@ func (f *File) run(calls []*fileCall) error {
 	if !f.unsynced {
 		return nil
 	}
-	if err := f.log.file.Sync(); err != nil {
+	if err := f.sync(f.log.file); err != nil {
 		f.rewrite = true
 		return err
 	}

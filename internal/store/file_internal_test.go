@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -242,62 +241,6 @@ func TestFileWatchOverCompaction(t *testing.T) {
 				t.Errorf("the file was never replaced: %v", err)
 			}
 		})
-	}
-}
-
-// While another process keeps the lock, calls fail in time; watches say that they are stale.
-func TestFileLockHeld(t *testing.T) {
-	dir := t.TempDir()
-	f := openTest(t, dir, nil)
-	lease, err := f.GrantLease(t.Context(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := f.Watch(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nextEvent(t, w)
-	holder := &fileLock{dir: dir}
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
-	defer cancel()
-	if err := holder.acquire(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer holder.close()
-	working, done := f.WhileAnswering(t.Context())
-	defer done()
-	short, cancelShort := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancelShort()
-	if _, err := f.Put(short, "late", nil); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("put with a deadline: %v", err)
-	}
-	if _, err := f.Put(t.Context(), "k", nil); !errors.Is(err, ErrUnavailable) || !errors.Is(err, errLockHeld) {
-		t.Errorf("put: got %v, want %v", err, errLockHeld)
-	}
-	select {
-	case <-working.Done():
-	case <-time.After(patience.Soon):
-		t.Error("work that may be skipped goes on")
-	}
-	if since, err, _ := w.Stale(); since.IsZero() || err == nil {
-		t.Error("the watch is not stale")
-	}
-	holder.release()
-	deadline := time.Now().Add(patience.Soon)
-	for since := time.Unix(1, 0); !since.IsZero(); since, _, _ = w.Stale() {
-		if time.Now().After(deadline) {
-			t.Fatal("the watch stays stale")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	mustPut(t, f, "k", "2", WithLease(lease.ID))
-	if ev := nextEvent(t, w); ev.Type != Put || string(ev.KV.Value) != "2" {
-		t.Errorf("got %+v; a call that was given up took effect", ev)
-	}
-	f.Close()
-	if _, err := f.Get(t.Context(), "k"); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
 	}
 }
 
