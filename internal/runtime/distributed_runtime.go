@@ -277,25 +277,20 @@ func (d *DistributedRuntime) Close(ctx context.Context) error {
 // revokeTimeout bounds the last phase of [DistributedRuntime.Shutdown].
 const revokeTimeout = 3 * time.Second
 
-// Shutdown closes the runtime in phases: all endpoints leave discovery but still answer,
-// then they refuse new requests and the running ones have until ctx ends, then the lease
-// is revoked. Keys of [DistributedRuntime.PutOwned] stay until that last phase. The error
-// names the endpoints with requests that have not ended; it matches the cause of ctx.
+// Shutdown closes the runtime in phases: all endpoints leave discovery and then refuse new
+// requests, the running ones have until ctx ends, and the lease is revoked last. Keys of
+// [DistributedRuntime.PutOwned] stay until then. The error names the endpoints with requests
+// that have not ended; it matches the cause of ctx.
 func (d *DistributedRuntime) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	served := slices.Collect(maps.Keys(d.served))
 	d.mu.Unlock()
 	errs := make([]error, len(served))
-	each := func(f func(s *Served) error) {
-		var wg sync.WaitGroup
-		for i, s := range served {
-			wg.Go(func() { errs[i] = f(s) })
-		}
-		wg.Wait()
+	var wg sync.WaitGroup
+	for i, s := range served {
+		wg.Go(func() { errs[i] = s.Close(ctx) })
 	}
-	each(func(s *Served) error { return s.Leave(ctx) })
-	// An endpoint that could not leave is taken out by the lease.
-	each(func(s *Served) error { return s.Close(ctx) })
+	wg.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
 	defer cancel()
 	d.mu.Lock()
