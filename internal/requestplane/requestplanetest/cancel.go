@@ -186,7 +186,9 @@ func testDeadline(t *testing.T, newPlane Make) {
 	p := newTestPlane(t, newPlane, requestplane.Limits{})
 	g := newGate()
 	p.handle("1/gate", g.handle)
-	ctx, cancel := context.WithTimeout(p.ctx(), 50*time.Millisecond)
+	p.handle("1/echo", echo)
+	p.recv(p.call("1/echo", item{N: 1})) // the time is not for the first connection
+	ctx, cancel := context.WithTimeout(p.ctx(), 300*time.Millisecond)
 	defer cancel()
 	st := p.callCtx(ctx, "1/gate", nil)
 	p.recv(st)
