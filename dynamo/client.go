@@ -29,6 +29,7 @@ type Instance struct {
 	ID       uint64 // exceeds 2^53: keep it an integer in JSON
 	Endpoint string // dyn://namespace.component.endpoint
 	Name     string // of the worker or program; may be empty
+	Address  string // on the request plane: host:port/PATH, or a URL over HTTP
 }
 
 // Client follows the instances of an endpoint and calls them. While the store cannot be
@@ -60,7 +61,7 @@ func (c *Client) Wait(ctx context.Context, n int) error { return c.b.Client().Wa
 func (c *Client) Instances() []Instance {
 	var out []Instance
 	for _, i := range c.b.Client().Instances() {
-		out = append(out, Instance{ID: uint64(i.InstanceID), Endpoint: i.Of().String(), Name: i.Worker})
+		out = append(out, Instance{ID: uint64(i.InstanceID), Endpoint: i.Of().String(), Name: i.Worker, Address: i.Transport.Address()})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/dial"
@@ -76,7 +77,7 @@ const (
 )
 
 // Connect joins a cluster. It reads the settings of dynamod: its variables, such as
-// ETCD_ENDPOINTS, NATS_SERVER, DYNAMOD_CLUSTER, DYNAMOD_NAMESPACE, DYNAMOD_SECRET_FILE and
+// ETCD_ENDPOINTS, DYN_DISCOVERY_BACKEND, DYN_FILE_KV, DYN_REQUEST_PLANE, NATS_SERVER, DYNAMOD_CLUSTER, DYNAMOD_NAMESPACE, DYNAMOD_SECRET_FILE and
 // DYNAMOD_NODE_ADVERTISE_HOST, and its configuration file. Without addresses it joins the
 // cluster that runs on this machine. Requests to this program arrive on a free port.
 //
@@ -91,27 +92,25 @@ func Connect(ctx context.Context, opts ...Option) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if len(cfg.Etcd.Endpoints) == 0 {
-		e, err := local.Endpoints()
-		if err != nil {
-			return nil, fmt.Errorf("connect: %w: %w", ErrUnreachable, err)
-		}
-		cfg.Etcd.Endpoints, cfg.NATS.URL = e.Etcd, cmp.Or(cfg.NATS.URL, e.NATS)
-		if v, ok := origins.Of("namespace"); ok && v.Origin.Kind == config.FromDefault {
-			cfg.Namespace = cmp.Or(e.Namespace, cfg.Namespace)
-		}
+	at, err := dial.Locate(cfg.Etcd.EtcdClient, cfg.Discovery, local)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w: %w", ErrUnreachable, err)
+	}
+	cfg.NATS.URL = cmp.Or(cfg.NATS.URL, at.NATS)
+	if v, ok := origins.Of("namespace"); ok && v.Origin.Kind == config.FromDefault {
+		cfg.Namespace = cmp.Or(at.Namespace, cfg.Namespace)
 	}
 	cfg.SecretFile = cmp.Or(cfg.SecretFile, local.SecretPath())
 	cfg.Namespace = cmp.Or(o.namespace, cfg.Namespace)
 	r := &Runtime{log: o.log}
-	if err := r.connect(ctx, cfg, o); err != nil {
+	if err := r.connect(ctx, cfg, at.Etcd, o); err != nil {
 		r.back.Run(partTimeout, r.log)
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return r, nil
 }
 
-func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, o options) error {
+func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, addrs []string, o options) error {
 	secret, err := credentials.Load(cfg.SecretFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -121,15 +120,13 @@ func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, o options) er
 	}
 	id := dial.Identity{User: "dynamod", Secret: secret}
 	plumb := runtime.Config{Namespace: cfg.Namespace, LeaseTTL: cfg.Etcd.LeaseTTL, Worker: o.name, Log: o.log}
-	etcd, err := dial.Etcd(cfg.Etcd.EtcdClient, nil, id, o.log)
-	if err != nil {
+	if plumb.Store, err = dial.Store(cfg.Etcd.EtcdClient, addrs, id, o.log); err != nil {
 		return err
 	}
-	r.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
-	plumb.Store = etcd
+	r.back.Push("close the store", func(context.Context) error { return plumb.Store.Close() })
 	limited, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if _, err := etcd.Ping(limited); err != nil {
+	if _, err := plumb.Store.Ping(limited); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -163,12 +160,13 @@ func (r *Runtime) openPlane(cfg config.Dynamod, key handshake.Key, plumb *runtim
 	if ip := net.ParseIP(host); listen == config.DefaultAnyListen && host != "localhost" && host != "" && (ip == nil || !ip.IsLoopback()) {
 		listen = ":0" // others reach it at the advertised host
 	}
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: listen, Key: key, TLS: secure, Log: plumb.Log})
+	srv, err := requestplane.Listen(cfg.RequestPlane.Mode == config.PlaneHTTP, requestplane.ServerConfig{Addr: listen, Key: key, TLS: secure, Log: plumb.Log})
 	if err != nil {
 		return err
 	}
 	r.back.Push("stop the request plane", func(context.Context) error { return srv.Close() })
-	bound, port, err := net.SplitHostPort(srv.Addr())
+	hostport, http := cluster.SplitPlane(srv.Addr())
+	bound, port, err := net.SplitHostPort(hostport)
 	if err != nil {
 		return err
 	}
@@ -178,6 +176,9 @@ func (r *Runtime) openPlane(cfg config.Dynamod, key handshake.Key, plumb *runtim
 	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: plumb.Log})
 	r.back.Push("close the request plane's connections", func(context.Context) error { return client.Close() })
 	plumb.Server, plumb.Client, plumb.AdvertiseAddr = srv, client, net.JoinHostPort(bound, port)
+	if http {
+		plumb.AdvertiseAddr = cluster.HTTPPlane(plumb.AdvertiseAddr)
+	}
 	return nil
 }
 

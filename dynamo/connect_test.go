@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,51 @@ func TestConnect(t *testing.T) {
 	client.Close()
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Programs without any server: a directory holds what they know of each other, and each is
+// called on the request plane that it has.
+func TestConnectByFiles(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if _, err := credentials.Create(secret, credentials.New()); err != nil {
+		t.Fatal(err)
+	}
+	connect := func(name, plane string) *dynamo.Runtime {
+		t.Helper()
+		r, err := dynamo.Connect(t.Context(), dynamo.WithName(name), dynamo.WithEnviron([]string{
+			"HOME=" + t.TempDir(), "DYN_DISCOVERY_BACKEND=file", "DYN_FILE_KV=" + dir, "DYN_REQUEST_PLANE=" + plane, "DYNAMOD_SECRET_FILE=" + secret,
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := r.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+		return r
+	}
+	a, b, c := connect("a", "http"), connect("b", "tcp"), connect("c", "http")
+	serve(t, a, "dynamo.backend.hello", names("a"))
+	serve(t, b, "dynamo.backend.hello", names("b"))
+	client := follow(t, c, "dynamo.backend.hello", 2)
+	heard := map[string]bool{}
+	for range 2 {
+		got, err := dynamo.Ask[string](t.Context(), client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard[got] = true
+	}
+	if len(heard) != 2 {
+		t.Errorf("heard %v", heard)
+	}
+	for _, inst := range client.Instances() {
+		if strings.HasPrefix(inst.Address, "http://127.0.0.1:") != (inst.Name == "a") {
+			t.Errorf("instance %+v", inst)
+		}
 	}
 }
 

@@ -30,12 +30,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	var srv requestplane.Server
 	listen := a.listenAt(a.cfg.RequestPlane.Listen, config.DefaultAnyListen, requestPlanePort)
 	err := a.onFixedPort("request plane", listen, a.cfg.RequestPlane.Listen, func(addr string) (err error) {
-		cfg := requestplane.ServerConfig{Addr: addr, Key: key, TLS: secure, Log: a.log}
-		if a.cfg.RequestPlane.Mode == config.PlaneHTTP {
-			srv, err = requestplane.ListenHTTP(cfg)
-		} else {
-			srv, err = requestplane.ListenTCP(cfg)
-		}
+		srv, err = requestplane.Listen(a.cfg.RequestPlane.Mode == config.PlaneHTTP, requestplane.ServerConfig{Addr: addr, Key: key, TLS: secure, Log: a.log})
 		return err
 	})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
-	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -58,12 +57,12 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 		return nil, err
 	}
 	c := &Cluster{Name: cfg.Cluster, Namespace: cfg.Namespace, Local: local, cfg: cfg, log: log, nats: cfg.NATS.URL}
-	if err := c.locate(); err != nil {
+	at, err := dial.Locate(cfg.Etcd, cfg.Discovery, local)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	if c.Namespace == "" {
-		c.Namespace = cluster.DefaultNamespace
-	}
+	c.addrs, c.nats = at.Etcd, cmp.Or(c.nats, at.NATS)
+	c.Namespace = cmp.Or(c.Namespace, at.Namespace, cluster.DefaultNamespace)
 	secret, noSecret := Secret(cfg)
 	c.id = dial.Identity{User: "dynctl", Secret: secret}
 	if c.store, err = dial.Store(cfg.Etcd, c.addrs, c.id, log); err != nil {
@@ -88,43 +87,6 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	}
 	c.plane = requestplane.NewClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Log: log})
 	return c, nil
-}
-
-// locate finds the addresses of the stores: configured ones, else those of the local cluster.
-// A configured directory may be that of other machines, and the one of this machine outlives
-// the node that wrote cluster.json.
-func (c *Cluster) locate() error {
-	c.addrs = c.cfg.Etcd.Endpoints
-	if len(c.addrs) > 0 {
-		return nil
-	}
-	e, err := c.Local.Endpoints()
-	if d := c.cfg.Discovery; d.Elsewhere() || d.InFiles() && err != nil && c.anyNode() {
-		addr, aerr := d.Address(c.Local.StoreDir())
-		if aerr == nil {
-			dir, _ := config.StoreDir([]string{addr})
-			_, aerr = os.Stat(dir)
-		}
-		if aerr != nil {
-			return aerr
-		}
-		c.addrs = []string{addr}
-		if err != nil || !slices.Equal(e.Etcd, c.addrs) {
-			return nil
-		}
-	} else if err != nil {
-		return err
-	}
-	c.addrs = e.Etcd
-	c.Namespace = cmp.Or(c.Namespace, e.Namespace)
-	c.nats = cmp.Or(c.nats, e.NATS)
-	return nil
-}
-
-// anyNode reports whether a node of the cluster runs on this machine.
-func (c *Cluster) anyNode() bool {
-	nodes, err := c.Local.Nodes()
-	return err == nil && slices.ContainsFunc(nodes, func(n statedir.Node) bool { _, held := n.Holder(); return held })
 }
 
 // StoreDir returns the directory that holds the cluster's state; ok is false if etcd does.

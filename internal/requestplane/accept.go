@@ -14,6 +14,14 @@ const (
 	acceptPauses = time.Second          // longest
 )
 
+// Listen is [ListenHTTP] or [ListenTCP].
+func Listen(http bool, cfg ServerConfig) (Server, error) {
+	if http {
+		return ListenHTTP(cfg)
+	}
+	return ListenTCP(cfg)
+}
+
 // acceptAll calls serve for each connection until the listener is closed or ctx ends.
 func acceptAll(ctx context.Context, ln net.Listener, log *slog.Logger, serve func(net.Conn)) {
 	pause := acceptPause
