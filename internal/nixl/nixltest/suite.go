@@ -33,6 +33,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"invalidate", testInvalidate},
 		{"rest", testRest},
 		{"leave in traffic", testLeave},
+		{"close in traffic", testCloseInTraffic},
 		{"peer closes", testPeerCloses},
 		{"restart under the same name", testRestart},
 		{"deregister", testDeregister},

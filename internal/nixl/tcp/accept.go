@@ -238,7 +238,8 @@ func (t *transport) drop(in *inbound) {
 	}
 }
 
-// end breaks all connections of the session, because one has ended.
+// end breaks all connections of the session, because one has ended. After bye, each ends
+// with a last word of its own: the peer must not see the end of one before.
 func (in *inbound) end(cause error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -249,8 +250,10 @@ func (in *inbound) end(cause error) {
 	if len(in.conns) == 0 {
 		close(in.gone) // its first connection is not in yet, and will not get in
 	}
-	for c := range in.conns {
-		c.fail(cause)
+	if !errors.Is(cause, errFlushed) {
+		for c := range in.conns {
+			c.fail(cause)
+		}
 	}
 	if in.up {
 		if errors.Is(cause, wire.ErrOrderly) || errors.Is(cause, errFlushed) {
