@@ -62,9 +62,10 @@ type Model struct {
 	Constrain func(ctx context.Context, g protocol.Guided) (engine.Constraint, error)
 }
 
-// CheckModel refuses a request that was made for another model.
+// CheckModel refuses a request that was made for another model. Without a digest, as in a
+// call by hand, the caller takes the model as it is.
 func (t *Term) CheckModel(digest string) error {
-	if digest == t.Model.Digest {
+	if digest == "" || digest == t.Model.Digest {
 		return nil
 	}
 	return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
