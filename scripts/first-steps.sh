@@ -79,16 +79,17 @@ for n in 1 2; do
 done
 
 # Another model, a GGUF file at the same path on both hosts: the old one answers until it serves.
-model() { host 1 "$bin/dynctl" chat --url http://127.0.0.1:8000 --max-tokens 4 --timeout 20s hello >>"$work/chat.log" 2>&1; }
-(while [ ! -e "$work/rolled" ]; do model || echo "no answer" >>"$work/chat.log"; done) &
+new=$(basename "$gguf" .gguf)
+model() { host 1 "$bin/dynctl" chat --url http://127.0.0.1:8000 --model "$1" --max-tokens 4 --timeout 20s hello >>"$work/chat.log" 2>&1; }
+(while [ ! -e "$work/rolled" ]; do model dynctl-tiny || model "$new" || echo "no answer" >>"$work/chat.log"; done) &
 asking=$!
 pids+=("$asking")
 host 2 "$bin/dynctl" up --model "$gguf" --prefill 1 --decode 1 --yes >"$work/up.log" 2>&1 || fail "no roll to the GGUF file"
 touch "$work/rolled"
 wait "$asking"
 grep -q "no answer" "$work/chat.log" && fail "a request failed while the model changed"
-model || fail "the GGUF file does not answer"
-host 2 "$bin/dynctl" get workers -o json | grep -q "\"model\": \"$(basename "$gguf" .gguf)\"" || fail "the workers have another model"
+model "$new" || fail "the GGUF file does not answer"
+host 2 "$bin/dynctl" get workers -o json | grep -q "\"model\": \"$new\"" || fail "the workers have another model"
 host 1 "$bin/dynctl" doctor >"$work/doctor.log" 2>&1 || fail "doctor finds a fault with the GGUF file"
 
 # Data are not deleted under nodes that go on.

@@ -41,7 +41,7 @@ Ctrl-C ends the request at the worker, too, and so does the timeout. The exit co
 the worker answers with an error, 3 when it cannot be reached, 4 after the timeout.`,
 		Examples: []string{
 			"dynctl call dyn://dynamo.decode.stats",
-			`dynctl call dynamo.decode.generate '{"request_id":"r1","token_ids":[1,2,3],"stop_conditions":{"max_tokens":4}}'`,
+			`dynctl call dynamo.decode.generate '{"token_ids":[1,2,3],"stop_conditions":{"max_tokens":4}}'`,
 			"dynctl call dynamo.backend.generate @request.json --id 694d98147d54be25 --timeout 10s",
 		},
 		Args: endpointAndBody, Complete: complete.First(complete.Endpoints(a)),

@@ -35,7 +35,7 @@ namespace a.b, and a.b/worker/ its component worker.`,
 		Examples: []string{
 			"dynctl get endpoints",
 			"dynctl get endpoints dynamo.decode --watch",
-			"dynctl get endpoints dyn://dynamo.decode.generate -o json | jq '.[] | {instance_id_hex, transport}'",
+			"dynctl get endpoints dynamo.decode.generate -o json | jq '.[].transport'",
 		},
 		Args: command.AtMostOne("query"), Complete: complete.First(complete.Endpoints(a)),
 		See: []string{"dynctl call", "dynctl get leases", "dynctl get namespaces"},
