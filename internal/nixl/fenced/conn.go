@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // conn is a connection: a reader, a writer goroutine, and the queue between them.
@@ -64,7 +65,9 @@ func (c *conn) run(handle func(header, []byte) error, limit func(kind) int) erro
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := c.writeLoop()
-		c.awaitLastWord(err)
+		if !errors.Is(err, errFlushed) {
+			wire.AwaitLastWord(c.done, flushTime)
+		}
 		c.fail(err)
 	})
 	c.fail(c.readLoop(handle, limit))
@@ -89,20 +92,6 @@ func (c *conn) dropFDs() {
 func (f frame) closeFD() {
 	if f.fd > 0 {
 		_ = unix.Close(f.fd)
-	}
-}
-
-// awaitLastWord lets the reader come to the peer's last word after nothing could be written:
-// a peer that has closed the connection in order does not read what was under way to it.
-func (c *conn) awaitLastWord(err error) {
-	if errors.Is(err, errFlushed) {
-		return
-	}
-	timer := time.NewTimer(flushTime)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-	case <-timer.C:
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // errFlushed ends a connection that was closed in an orderly way.
@@ -110,25 +111,13 @@ func (c *conn) run() error {
 	wg.Go(func() { c.fail(c.readLoop()) })
 	wg.Go(func() {
 		err := c.writeLoop()
-		c.awaitLastWord(err)
+		if !errors.Is(err, errFlushed) {
+			wire.AwaitLastWord(c.done, flushTime)
+		}
 		c.fail(err)
 	})
 	wg.Wait()
 	return c.cause
-}
-
-// awaitLastWord lets the reader come to the peer's last word after nothing could be written:
-// a peer that has closed the connection in order does not read what was under way to it.
-func (c *conn) awaitLastWord(err error) {
-	if errors.Is(err, errFlushed) {
-		return
-	}
-	timer := time.NewTimer(flushTime)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-	case <-timer.C:
-	}
 }
 
 func (c *conn) signal() {

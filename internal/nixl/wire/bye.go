@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 )
@@ -43,4 +44,16 @@ func Goodbye(word []byte) error {
 		return fmt.Errorf("peer closed the connection: %w", nixl.ErrRemoteClosed)
 	}
 	return fmt.Errorf("peer closed the connection: %s: %w", Printable(word), nixl.ErrRemoteDisconnect)
+}
+
+// AwaitLastWord lets the reader of a connection, which ends with done, come to the peer's last
+// word after nothing could be written: a peer that has closed the connection in order does
+// not read what was under way to it.
+func AwaitLastWord(done <-chan struct{}, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
