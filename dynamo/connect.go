@@ -77,9 +77,10 @@ const (
 )
 
 // Connect joins a cluster. It reads the settings of dynamod: its variables, such as
-// ETCD_ENDPOINTS, DYN_DISCOVERY_BACKEND, DYN_FILE_KV, DYN_REQUEST_PLANE, NATS_SERVER, DYNAMOD_CLUSTER, DYNAMOD_NAMESPACE, DYNAMOD_SECRET_FILE and
-// DYNAMOD_NODE_ADVERTISE_HOST, and its configuration file. Without addresses it joins the
-// cluster that runs on this machine. Requests to this program arrive on a free port.
+// ETCD_ENDPOINTS, NATS_SERVER, DYN_DISCOVERY_BACKEND, DYN_FILE_KV, DYN_REQUEST_PLANE,
+// DYNAMOD_CLUSTER, DYNAMOD_NAMESPACE, DYNAMOD_SECRET_FILE and DYNAMOD_NODE_ADVERTISE_HOST,
+// and its configuration file. Without addresses it joins the cluster that runs on this
+// machine. Requests to this program arrive on a free port.
 //
 // Errors: ErrUnreachable, ErrNoSecret, a wrong setting, or the cause of ctx.
 func Connect(ctx context.Context, opts ...Option) (*Runtime, error) {

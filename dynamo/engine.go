@@ -81,7 +81,7 @@ func invalid(format string, args ...any) error {
 // check refuses what an engine of a program does not do.
 func (m *servedModel) check(p *protocol.PreprocessedRequest) error {
 	switch {
-	case p.ModelSum != m.card.Digest:
+	case p.ModelSum != "" && p.ModelSum != m.card.Digest: // a call by hand names none
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "this program serves other files of the model"}
 	case len(p.TokenIDs) == 0:
 		return invalid("the prompt has no tokens")

@@ -96,8 +96,8 @@ func TestGenerateRefuses(t *testing.T) {
 func TestGenerate(t *testing.T) {
 	m := &servedModel{}
 	m.card.Digest = "program:1"
-	p := protocol.PreprocessedRequest{
-		RequestID: "r1", ModelSum: "program:1", TokenIDs: []uint32{7, 8, 9}, Generated: 1, Stop: protocol.StopConditions{MaxTokens: 4},
+	p := protocol.PreprocessedRequest{ // without a digest, as in a call by hand
+		RequestID: "r1", TokenIDs: []uint32{7, 8, 9}, Generated: 1, Stop: protocol.StopConditions{MaxTokens: 4},
 		Sampling: protocol.SamplingOptions{Temperature: 0.5, TopP: 0.9, TopK: 3, Seed: 5},
 	}
 	m.engine = func(_ context.Context, p *Prompt, emit func(...uint32) error) error {
