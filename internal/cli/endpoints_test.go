@@ -171,7 +171,7 @@ func TestCall(t *testing.T) {
 		"two documents":         {[]string{name, "{} {}"}, exit.Usage, "something follows"},
 		"an empty input":        {[]string{name, "-"}, exit.Usage, "standard input is not JSON: it is empty"},
 		"a file that is absent": {[]string{name, "@/nowhere"}, exit.Usage, "no such file"},
-		"nobody serves it":      {[]string{name + "3"}, exit.Failed, "cannot call " + name + "3: no instance"},
+		"nobody serves it":      {[]string{name + "3"}, exit.Failed, "cannot call " + name + "3: no instance\n"},
 		"another instance":      {[]string{name, "--id", "77"}, exit.Failed, "no instance 77"},
 	} {
 		if r := w.run(append([]string{"call"}, tc.args...)...); r.code != tc.code || r.stdout != "" || !strings.Contains(r.stderr, tc.text) {

@@ -14,9 +14,9 @@ import (
 	"github.com/dynctl/dynctl/internal/runtime"
 )
 
-// ErrNoEndpoint is returned when no instance of an endpoint is registered, or none with
+// ErrNoInstance is returned when no instance of an endpoint is registered, or none with
 // the demanded id.
-var ErrNoEndpoint = errors.New("no instance")
+var ErrNoInstance = runtime.ErrNoInstance
 
 // CompareInstances orders instances by endpoint, then by worker, then by id.
 func CompareInstances(a, b cluster.Instance) int {
@@ -31,7 +31,7 @@ func CompareInstances(a, b cluster.Instance) int {
 // one. Body and items are what JSON decodes to, with integers as such. When each fails or
 // ctx ends, the worker is told to stop.
 //
-// Errors: ErrNoEndpoint; ErrUnreachable, if no instance can be reached; the cause of ctx,
+// Errors: ErrNoInstance; ErrUnreachable, if no instance can be reached; the cause of ctx,
 // also when the worker noticed first that its deadline passed; else what the worker says.
 func (c *Cluster) Call(ctx context.Context, e cluster.Endpoint, id cluster.InstanceID, body any, each func(item any) error) error {
 	cfg := runtime.Config{Store: c.store, Client: c.plane, Namespace: e.Namespace, Log: c.log}
@@ -40,6 +40,9 @@ func (c *Cluster) Call(ctx context.Context, e cluster.Endpoint, id cluster.Insta
 		return err
 	}
 	defer found.Close()
+	if id == 0 && len(found.Instances()) == 0 {
+		return ErrNoInstance // whose endpoint the caller names
+	}
 	b, err := found.Balance(runtime.Random)
 	if err != nil {
 		return err
@@ -76,8 +79,6 @@ func callError(err error) error {
 	switch {
 	case errors.Is(err, requestplane.ErrCannotConnect):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case errors.Is(err, runtime.ErrNoInstance):
-		return fmt.Errorf("%w: %w", ErrNoEndpoint, err)
 	case errors.Is(err, requestplane.ErrTimeout):
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}

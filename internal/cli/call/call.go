@@ -103,7 +103,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return &exit.Failure{Action: action, Err: fmt.Errorf("no end of the answer within %s", command.DurationText(o.Timeout)), Code: exit.Deadline}
 	}
 	f := &exit.Failure{Action: action, Err: err}
-	if errors.Is(err, client.ErrNoEndpoint) {
+	if errors.Is(err, client.ErrNoInstance) {
 		f.Tries = []string{"dynctl get endpoints"}
 	}
 	return f
@@ -125,7 +125,7 @@ func (o *Options) instance(ctx context.Context, c *client.Cluster, e cluster.End
 			return inst.InstanceID, nil
 		}
 	}
-	return 0, fmt.Errorf("%w %s", client.ErrNoEndpoint, o.ID)
+	return 0, fmt.Errorf("%w %s", client.ErrNoInstance, o.ID)
 }
 
 // outputError is an error of standard output, and none of the endpoint.
