@@ -167,3 +167,12 @@ func TestShutdownInPhases(t *testing.T) {
 		})
 	}
 }
+
+func TestStaticInstanceOverHTTP(t *testing.T) {
+	name := cluster.Endpoint{Namespace: "dynamo", Component: "backend", Name: "generate"}
+	const server = "http://10.0.0.5:7370/v1/rpc"
+	inst := runtime.StaticInstance(name, server)
+	if want := server + "/dynamo.backend.generate"; inst.Transport.TCP != "" || inst.Transport.Address() != want {
+		t.Errorf("transport %+v, want %s", inst.Transport, want)
+	}
+}

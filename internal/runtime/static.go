@@ -11,14 +11,14 @@ import (
 )
 
 // StaticInstance describes an endpoint that a runtime without discovery serves at an
-// address, host:port. The id follows from both, and fits into a float64.
+// address, that of its server. The id follows from both, and fits into a float64.
 func StaticInstance(e cluster.Endpoint, address string) cluster.Instance {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(address + "/" + e.String())) // never fails
 	return cluster.Instance{
 		Type: cluster.InstanceType, Namespace: e.Namespace, Component: e.Component, Endpoint: e.Name,
 		InstanceID: cluster.InstanceID(h.Sum64() & (1<<53 - 1)),
-		Transport:  cluster.Transport{TCP: address + "/" + staticPath(e)},
+		Transport:  cluster.TransportTo(address + "/" + staticPath(e)),
 		Codec:      codecMsgpack,
 	}
 }
