@@ -132,6 +132,7 @@ func (x *exploration) attempt(ctx context.Context, r *rand.Rand, req protocol.Pr
 			out.err = err
 			return out
 		}
+		x.heard.Add(1)
 		out.tokens = append(out.tokens, o.TokenIDs...)
 		if o.Timing != nil {
 			out.timing = o.Timing

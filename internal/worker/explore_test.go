@@ -62,8 +62,10 @@ func TestExplore(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { explore(t, seed, &all) })
 	}
 	t.Logf("together: %s", &all)
-	if all.of("remote") == 0 || all.of("finished") == 0 || all.of("crashes") == 0 || all.of("moves") == 0 || all.of("flips") == 0 {
-		t.Error("too little has happened to prove anything")
+	for _, what := range []string{"remote", "finished", "crashes", "moves", "flips"} {
+		if all.of(what) == 0 {
+			t.Errorf("too little has happened to prove anything: no %s", what)
+		}
 	}
 }
 
@@ -106,7 +108,8 @@ type exploration struct {
 	*tally
 	*dice   // of what goes wrong between workers
 	calm    atomic.Bool
-	bases   [][]uint32 // beginnings that prompts share
+	heard   atomic.Int64 // messages that clients got
+	bases   [][]uint32   // beginnings that prompts share
 	written writes
 	late    sync.WaitGroup // transfers, messages and accesses that take their time
 	lived   int            // workers started so far
@@ -150,18 +153,31 @@ func explore(t *testing.T, seed uint64, all *tally) {
 		wg.Wait()
 	}()
 	t.Cleanup(func() { <-ended })
-	for over := false; !over; {
-		pause := time.NewTimer(time.Duration(r.IntN(20)) * time.Millisecond)
-		select {
-		case <-ended:
-			over = true
-		case <-pause.C:
-			x.disturb(t.Context(), r)
-		}
-		pause.Stop()
+	for x.goesOn(ended, r) {
+		x.disturb(t.Context(), r)
 	}
 	x.calm.Store(true)
 	x.rest()
+}
+
+// goesOn lets up to 20 ms pass and the clients hear something meanwhile, and says whether
+// there are clients left. Whatever the machine, so much gets done between two faults; they
+// are further apart only where nothing can get done.
+func (x *exploration) goesOn(ended <-chan struct{}, r *rand.Rand) bool {
+	const nothing = 200 * time.Millisecond
+	began, pause, enough := time.Now(), time.Duration(r.IntN(20))*time.Millisecond, x.heard.Load()+r.Int64N(60)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if past := time.Since(began); past >= pause && x.heard.Load() >= enough || past > nothing {
+			return true
+		}
+		select {
+		case <-ended:
+			return false
+		case <-tick.C:
+		}
+	}
 }
 
 // stepTime is how fast the engines of a cluster are.
