@@ -2,21 +2,8 @@ package dynamo
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 
-	"github.com/dynctl/dynctl/internal/chat"
-	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/model/minitok"
-	"github.com/dynctl/dynctl/internal/tokenizer"
+	"github.com/dynctl/dynctl/internal/outside"
 )
 
 // Model describes a model that a program serves with an engine of its own.
@@ -33,103 +20,20 @@ type Model struct {
 	Concurrent int
 }
 
-// modelFiles are the files of a folder that frontends read.
-var modelFiles = []string{
-	chat.TokenizerFile, chat.TokenizerConfigFile, chat.SpecialTokensFile, chat.TemplateFile, chat.TemplateJSONFile,
-	chat.GenerationConfigFile, chat.ModelConfigFile,
-}
-
-// files reads the model's files.
-func (m Model) files() (map[string][]byte, error) {
-	if m.Dir == "" {
-		tok, err := minitok.Load(minitok.MinVocab)
-		if err != nil {
-			return nil, err
-		}
-		return tok.Files(m.ContextLength)
-	}
-	out := map[string][]byte{}
-	for _, name := range modelFiles {
-		switch b, err := os.ReadFile(filepath.Join(m.Dir, name)); {
-		case err == nil:
-			out[name] = b
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// card describes the model to frontends.
-func (m Model) card(files map[string][]byte) cluster.ModelCard {
-	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%q %d\n", m.Name, m.ContextLength) // never fails
-	c := cluster.ModelCard{
-		DisplayName: m.Name, ModelType: "Chat | Completions", ModelInput: "Tokens", WorkerType: cluster.RoleDecode,
-		ContextLength: m.ContextLength, BlockSize: cluster.DefaultBlockSize, HashSeed: cluster.DefaultHashSeed,
-		Runtime: cluster.RuntimeConfig{
-			MaxNumSeqs:    m.Concurrent,
-			TotalKVBlocks: m.Concurrent * (m.ContextLength/cluster.DefaultBlockSize + 1), TensorParallel: 1,
-		},
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		one := sha256.Sum256(files[name])
-		f := cluster.CardFile{Name: name, SHA256: hex.EncodeToString(one[:]), Size: int64(len(files[name]))}
-		_, _ = fmt.Fprintf(sum, "%q %s\n", f.Name, f.SHA256) // never fails
-		c.Files = append(c.Files, f)
-	}
-	c.Digest = "program:" + hex.EncodeToString(sum.Sum(nil))
-	return c
-}
-
 // ServeModel serves a model: frontends of the runtime's namespace offer it under its name,
 // and send prompts to the engine. Programs that serve the same model share its requests; what
 // one of them has begun when it dies, another one continues. The model is served until the
 // end of the runtime.
 func (r *Runtime) ServeModel(ctx context.Context, m Model, engine Engine) error {
-	if err := r.serveModel(ctx, m, engine); err != nil {
-		return fmt.Errorf("serve model %s: %w", m.Name, err)
+	var inner outside.Engine
+	if engine != nil {
+		inner = func(ctx context.Context, p *outside.Prompt, emit func(tokens ...uint32) error) error {
+			return remote(engine(ctx, &Prompt{
+				ID: p.ID, Tokens: p.Tokens, Generated: p.Generated, MaxTokens: p.MaxTokens,
+				Temperature: p.Temperature, TopP: p.TopP, TopK: p.TopK, Seed: p.Seed, tok: p.Tokenizer,
+			}, emit))
+		}
 	}
-	return nil
-}
-
-func (r *Runtime) serveModel(ctx context.Context, m Model, engine Engine) error {
-	if m.Name == "" || engine == nil {
-		return errors.New("a name and an engine are required")
-	}
-	if m.ContextLength <= 0 {
-		m.ContextLength = 4096
-	}
-	if m.Concurrent <= 0 {
-		m.Concurrent = 64
-	}
-	files, err := m.files()
-	if err != nil {
-		return err
-	}
-	if _, err := chat.Load(files); err != nil { // as frontends will
-		return err
-	}
-	tok, err := tokenizer.Load(files[chat.TokenizerFile])
-	if err != nil {
-		return err
-	}
-	card := m.card(files)
-	body, err := json.Marshal(card)
-	if err != nil {
-		return err
-	}
-	s := &servedModel{card: card, files: files, tok: tok, engine: engine}
-	c := r.d.In("").Component(cluster.RoleDecode.Component())
-	if _, err := c.Endpoint(cluster.EndpointModelFiles).Serve(ctx, s.sendFiles); err != nil {
-		return err
-	}
-	if _, err := c.Endpoint(cluster.EndpointGenerate).Serve(ctx, s.generate); err != nil {
-		return err
-	}
-	key := func(id cluster.InstanceID) string {
-		return cluster.CardKey(r.Namespace(), cluster.RoleDecode.Component(), cluster.EndpointGenerate, id)
-	}
-	_, err = r.d.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return body })
+	_, err := outside.ServeModel(ctx, r.d, outside.Model(m), inner)
 	return err
 }

@@ -1,4 +1,4 @@
-package dynamo
+package outside
 
 import (
 	"context"
@@ -70,9 +70,9 @@ func TestGenerateRefuses(t *testing.T) {
 		t.Error("the engine was called")
 		return nil
 	}}
-	m.card.Digest = "program:1"
+	m.card.Digest = "outside:1"
 	one := 1
-	fine := protocol.PreprocessedRequest{ModelSum: "program:1", TokenIDs: []uint32{1}, Stop: protocol.StopConditions{MaxTokens: 1}}
+	fine := protocol.PreprocessedRequest{ModelSum: "outside:1", TokenIDs: []uint32{1}, Stop: protocol.StopConditions{MaxTokens: 1}}
 	for name, tc := range map[string]struct {
 		change func(*protocol.PreprocessedRequest)
 		kind   requestplane.Kind
@@ -95,7 +95,7 @@ func TestGenerateRefuses(t *testing.T) {
 
 func TestGenerate(t *testing.T) {
 	m := &servedModel{}
-	m.card.Digest = "program:1"
+	m.card.Digest = "outside:1"
 	p := protocol.PreprocessedRequest{ // without a digest, as in a call by hand
 		RequestID: "r1", TokenIDs: []uint32{7, 8, 9}, Generated: 1, Stop: protocol.StopConditions{MaxTokens: 4},
 		Sampling: protocol.SamplingOptions{Temperature: 0.5, TopP: 0.9, TopK: 3, Seed: 5},
@@ -114,7 +114,7 @@ func TestGenerate(t *testing.T) {
 		if err := emit(1); err != nil {
 			return err
 		}
-		return Errorf(Unavailable, "out of memory")
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "out of memory"}
 	}
 	out, err = generate(t, m, p)
 	if e := (*requestplane.RemoteError)(nil); !errors.As(err, &e) || e.Kind != requestplane.KindUnavailable || len(out) != 1 {

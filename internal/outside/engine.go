@@ -1,0 +1,159 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/tokenizer"
+)
+
+// Prompt is what an engine continues.
+type Prompt struct {
+	ID     string
+	Tokens []uint32 // never empty
+	// Generated counts how many of the last Tokens were generated before, by a program that
+	// could not finish. The engine goes on after them.
+	Generated   int
+	MaxTokens   int     // of the answer; at least 1
+	Temperature float32 // 0 is greedy
+	TopP        float32 // 0 or 1: off
+	TopK        int     // 0 or less: off
+	Seed        uint64
+
+	Tokenizer *tokenizer.Tokenizer // of the model
+}
+
+// Engine continues a prompt. It calls emit for the tokens of the answer, in order and as few
+// or many at a time as it has them, and returns nil at the end. Emit fails when no more
+// tokens are wanted: the answer has its length or a token that ends it, or the client left.
+// The engine returns that error then. Several calls run at the same time. A
+// [requestplane.RemoteError] reaches the frontend as it is; every other error is internal.
+type Engine func(ctx context.Context, p *Prompt, emit func(tokens ...uint32) error) error
+
+// errEnough is returned by emit when the answer is complete.
+var errEnough = errors.New("the answer is complete")
+
+// servedModel answers the requests of frontends.
+type servedModel struct {
+	card   cluster.ModelCard
+	files  map[string][]byte
+	tok    *tokenizer.Tokenizer
+	engine Engine
+}
+
+// filePiece is the part of a file in one item.
+const filePiece = 4 << 20
+
+// sendFiles sends the files of the model, in pieces.
+func (m *servedModel) sendFiles(_ context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.ModelFilesRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	for _, name := range req.Names {
+		content, ok := m.files[name]
+		if !ok {
+			return invalid("no file %q with this model", name)
+		}
+		for piece := range slices.Chunk(content, filePiece) {
+			if err := send(protocol.ModelFile{Name: name, Content: piece}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf(format, args...)}
+}
+
+// check refuses what an engine outside does not do.
+func (m *servedModel) check(p *protocol.PreprocessedRequest) error {
+	switch {
+	case p.ModelSum != "" && p.ModelSum != m.card.Digest: // a call by hand names none
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "this engine serves other files of the model"}
+	case len(p.TokenIDs) == 0:
+		return invalid("the prompt has no tokens")
+	case p.Guided != nil:
+		return invalid("this model does not constrain its answers")
+	case p.Output.Logprobs != nil || p.Output.PromptLogprobs != nil:
+		return invalid("this model has no log probabilities")
+	case p.Stop.MaxTokens <= 0:
+		return invalid("max_tokens must be at least 1")
+	}
+	return nil
+}
+
+// generate answers a prompt.
+func (m *servedModel) generate(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var p protocol.PreprocessedRequest
+	if err := r.Decode(&p); err != nil {
+		return err
+	}
+	if err := m.check(&p); err != nil {
+		return err
+	}
+	a := &answer{stop: p.Stop, send: send, finish: protocol.FinishStop}
+	prompt := &Prompt{
+		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, MaxTokens: p.Stop.MaxTokens,
+		Temperature: p.Sampling.Temperature, TopP: p.Sampling.TopP, TopK: p.Sampling.TopK, Seed: p.Sampling.Seed, Tokenizer: m.tok,
+	}
+	if err := m.engine(ctx, prompt, a.emit); err != nil && !a.over {
+		return err
+	}
+	if a.failed != nil {
+		return a.failed
+	}
+	return send(protocol.EngineOutput{Finish: a.finish, Usage: &protocol.Usage{PromptTokens: len(p.TokenIDs), CompletionTokens: a.sent}})
+}
+
+// answer sends tokens until one of the stop conditions is met.
+type answer struct {
+	stop   protocol.StopConditions
+	send   func(any) error
+	sent   int
+	over   bool
+	finish protocol.FinishReason
+	failed error // of send
+}
+
+// emit sends tokens. It is called by one goroutine.
+func (a *answer) emit(tokens ...uint32) error {
+	if a.over {
+		return errEnough
+	}
+	var out []uint32
+	for _, t := range tokens {
+		early := a.sent+len(out) < a.stop.MinTokens
+		if !early && slices.Contains(a.stop.StopTokenIDs, t) {
+			a.over = true
+			break
+		}
+		out = append(out, t)
+		if !early && slices.Contains(a.stop.StopTokenIDsVisible, t) {
+			a.over = true
+			break
+		}
+		if a.sent+len(out) == a.stop.MaxTokens {
+			a.over, a.finish = true, protocol.FinishLength
+			break
+		}
+	}
+	if len(out) > 0 {
+		if err := a.send(protocol.EngineOutput{TokenIDs: out}); err != nil {
+			a.over, a.failed = true, err
+			return err
+		}
+		a.sent += len(out)
+	}
+	if a.over {
+		return errEnough
+	}
+	return nil
+}
