@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dynctl/dynctl/internal/attach"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/controller"
@@ -89,6 +90,7 @@ type Agent struct {
 	peers       *local.Registry    // NIXL agents of this process
 	hostPeers   hostPeers          // transports to NIXL agents of other processes of this host
 	nixlTLS     *tls.Config        // nil: transfers over TCP are not encrypted
+	attached    *attach.Services   // behind URLs
 	status      *statusServer
 	gpus        *gpus
 	workers     *supervisor
@@ -227,6 +229,9 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 			return err
 		}
 	}
+	if err := a.startAttached(ctx, back); err != nil {
+		return err
+	}
 	if a.status, err = startStatusServer(a); err != nil {
 		return err
 	}
@@ -319,6 +324,7 @@ func (a *Agent) drain(hurry context.Context) {
 			}
 		})
 	}
+	wg.Go(func() { _ = a.attached.Close(ctx) }) // what it cuts off, it logs
 	wg.Go(func() {
 		if err := a.workers.drain(ctx); err != nil {
 			a.log.Warn("workers not drained", "error", err)

@@ -19,7 +19,7 @@ import (
 
 // startRequestPlane starts the request plane's server that all workers of the node share.
 func (a *Agent) startRequestPlane(back *undo.Stack) error {
-	key := handshake.NewKey(a.secret.Key(requestplane.KeyPurpose))
+	key := a.planeKey()
 	var secure *tls.Config
 	if a.cfg.RequestPlane.TLS {
 		var err error

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/attach"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/frontend"
 )
@@ -39,6 +40,7 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 	mux.HandleFunc("GET /health", a.serveHealth)
 	key := string(a.cfg.Frontend.APIKey)
 	mux.Handle("GET /metrics", frontend.Insiders(key, a.metrics.Handler()))
+	a.attached.Register(mux, attach.Token(a.planeKey()))
 	if a.cfg.Status.Profiles {
 		mux.Handle("GET /debug/pprof/{name}", frontend.Insiders(key, http.HandlerFunc(a.serveProfile)))
 	}

@@ -24,12 +24,7 @@ type LogOptions struct {
 // the existing content first. Without Follow it returns at the end of the log. With
 // Follow it returns when ctx ends or the agent is gone.
 func (c *Cluster) Logs(ctx context.Context, v View, nodeID string, o LogOptions, write func([]byte) error) error {
-	addr := ""
-	for _, inst := range v.Instances {
-		if inst.Component == cluster.ComponentAgent && inst.Endpoint == cluster.EndpointLogs && inst.Node == nodeID {
-			addr = inst.Transport.Address()
-		}
-	}
+	addr := v.agentAddr(nodeID, cluster.EndpointLogs)
 	if addr == "" {
 		return fmt.Errorf("%w on node %s", ErrNoLogs, v.NodeName(nodeID))
 	}

@@ -116,7 +116,7 @@ const DefaultNamespace = "dynamo"
 // Components and endpoints that are not named after a role.
 const (
 	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http", "decisions", "departed", "kv_index" and "flights"
-	ComponentAgent    = "agent"    // node agents register "logs", and "node_stats" if they have GPUs
+	ComponentAgent    = "agent"    // node agents register "logs" and "attach", and "node_stats" if they have GPUs
 
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
 	EndpointHandover   = "handover"        // decode: take over a sequence of another decode worker
@@ -130,6 +130,7 @@ const (
 	EndpointActivity   = "activity"        // Activity on request: sequences and transfers
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
+	EndpointAttach     = "attach"     // holds a service behind a URL while the call lasts
 	EndpointNodeStats  = "node_stats" // NodeStats on request
 	EndpointDecisions  = "decisions"  // the newest router decisions, on request
 	EndpointKVIndex    = "kv_index"   // KVIndex on request

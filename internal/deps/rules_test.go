@@ -38,6 +38,7 @@ var onlyRules = []only{
 	{"runtime", []string{"cluster", "ondemand", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
 	{"dynamo", []string{"cluster", "config", "credentials", "dial", "events", "handshake", "outside", "protocol", "requestplane", "runtime", "statedir", "store", "tokenizer", "undo"}, "a face of the runtime for other programs"},
 	{"outside", []string{"chat", "cluster", "model/minitok", "protocol", "requestplane", "runtime", "tokenizer"}, "engines elsewhere; tokenizer and templates are those that frontends use"},
+	{"attach", []string{"cluster", "events", "handshake", "outside", "protocol", "requestplane", "runtime"}, "holds what is outside for a node, and knows nothing of nodes"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},
 	{"fairqueue", nil, "pure: turns between tenants, for whoever has a queue"},
@@ -97,6 +98,7 @@ var onlyRules = []only{
 	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},
 	{"cli/declare", []string{"cli/command", "cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster", "topofile"}, "what verbs share that declare a topology"},
 	{"cli/jointoken", []string{"cli/human", "cli/session", "client", "config", "credentials", "statedir"}, "tokens, for up and credentials"},
+	{"cli/attach", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/cache", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/call", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/chat", slices.Concat(cliLeaves, []string{"openai"}), "a verb"},
@@ -118,7 +120,7 @@ var onlyRules = []only{
 
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
-	"cli/cache", "cli/call", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
+	"cli/attach", "cli/cache", "cli/call", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
 	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
 }
 

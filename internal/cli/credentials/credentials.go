@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,9 +30,9 @@ import (
 type Options struct {
 	Session *session.Session
 
-	Join, Rotate, Token bool
-	Export              string
-	Days                int
+	Join, Rotate, Token, Attach bool
+	Export                      string
+	Days                        int
 }
 
 // Command makes dynctl credentials.
@@ -49,12 +50,14 @@ they need; anyone with its key can read and change everything in etcd and NATS u
 certificate ends, or the secret is another one.
 --token prints the token with which curl calls endpoints of nodes that serve requests over
 HTTP (request_plane.mode); anyone with it can call all of them until the secret is another one.
+--attach prints the variables with which a program of this machine attaches itself to its node
+as a service: the address and a token, with which anyone here can answer in place of workers.
 --rotate makes another secret while nothing of the cluster runs on this machine. Other
 machines then join again: there, remove the old secret, whose file dynctl credentials names.`,
 		Examples: []string{
-			"dynctl credentials",
 			"dynctl credentials --join | ssh gpu-7 dynctl join -",
 			"eval \"$(dynctl credentials --export ~/.dynctl-etcd)\"; etcdctl get --prefix /dynctl/",
+			"eval \"$(dynctl credentials --attach)\"; python3 examples/python/hello.py",
 		},
 		See: []string{"dynctl join", "dynctl up"},
 		Options: func(s *session.Session, _ []string) command.Runner {
@@ -67,6 +70,7 @@ machines then join again: there, remove the old secret, whose file dynctl creden
 	fs.StringVar(&o.Export, "export", "", "write certificates for other tools into this directory")
 	command.Count(fs, &o.Days, "days", 365, "after how many days an exported certificate ends")
 	fs.BoolVar(&o.Token, "token", false, "print the token for requests over HTTP")
+	fs.BoolVar(&o.Attach, "attach", false, "print the variables for services that attach themselves")
 	fs.BoolVar(&o.Rotate, "rotate", false, "make a new secret, for a cluster that does not run")
 	_ = cmd.MarkFlagDirname("export") // fails for unknown flags only
 	return cmd
@@ -91,13 +95,13 @@ func (o *Options) Run(ctx context.Context) error {
 		return &exit.UsageError{Text: "--export: no directory given"}
 	}
 	chosen := 0
-	for _, given := range []bool{o.Join, o.Token, o.Rotate, o.Export != ""} {
+	for _, given := range []bool{o.Join, o.Token, o.Attach, o.Rotate, o.Export != ""} {
 		if given {
 			chosen++
 		}
 	}
 	if chosen > 1 {
-		return &exit.UsageError{Text: "--join, --export, --token and --rotate: choose one"}
+		return &exit.UsageError{Text: "--join, --export, --token, --attach and --rotate: choose one"}
 	}
 	if o.Days < 1 || o.Days > 36500 {
 		return &exit.UsageError{Text: fmt.Sprintf("--days: %d is not between 1 and 36500", o.Days)}
@@ -111,6 +115,9 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	if o.Token {
 		return o.printRequestToken(client.HTTPToken(secret))
+	}
+	if o.Attach {
+		return o.printAttach(ctx, client.AttachToken(secret))
 	}
 	e, err := stores(o.Session)
 	switch {
@@ -212,6 +219,40 @@ func (o *Options) printRequestToken(token string) error {
 	}{token}, Names: []string{token}, Text: token + "\n"})
 }
 
+// printAttach prints what a program needs to attach itself to the node of this machine.
+func (o *Options) printAttach(ctx context.Context, token string) error {
+	const action = "cannot attach a program"
+	c, err := o.Session.Connect(ctx, action)
+	if err != nil {
+		return err
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	node, ok := v.NodeHere()
+	if !ok {
+		return &exit.Failure{Action: action, Err: errors.New("no node runs on this machine")}
+	}
+	env := []string{"DYNAMOD_STATUS=" + node.StatusURL, "DYNAMOD_ATTACH_TOKEN=" + token}
+	var text strings.Builder
+	writeExports(&text, env)
+	if o.Session.Out.Prose() {
+		o.Session.Out.Note("anyone with this token, on this machine, can answer in the place of workers")
+	}
+	return o.Session.Out.Answer(output.Answer{Data: struct {
+		Env []string `json:"env"`
+	}{env}, Names: env, Text: text.String()})
+}
+
+// writeExports writes variables, each as NAME=value, in the form of a shell.
+func writeExports(w io.Writer, env []string) {
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		_, _ = fmt.Fprintf(w, "export %s=%s\n", name, human.ShellQuote(value)) // never fails
+	}
+}
+
 // exported are files for other tools and the variables that name them.
 type exported struct {
 	CA    string    `json:"ca"`
@@ -260,10 +301,7 @@ func (o *Options) writeFiles(e statedir.Endpoints, secret credentials.Secret) er
 	if (config.NATSClient{URL: e.NATS}).InDynamod() {
 		x.Env = append(x.Env, "NATS_URL=tls://"+human.Address(e.NATS), "NATS_CA="+x.CA, "NATS_CERT="+x.Cert, "NATS_KEY="+x.Key)
 	}
-	for _, v := range x.Env {
-		name, value, _ := strings.Cut(v, "=")
-		fmt.Fprintf(&text, "export %s=%s\n", name, human.ShellQuote(value))
-	}
+	writeExports(&text, x.Env)
 	if o.Session.Out.Prose() {
 		o.Session.Out.Note("the certificate in %s ends on %s; anyone with its key can change everything in etcd and NATS", dir, until.Format(time.DateOnly))
 		o.Session.Out.Note("etcdctl needs no flags; nats needs --tlsfirst")

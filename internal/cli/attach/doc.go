@@ -1,0 +1,2 @@
+// Package attach has the verb that lets a service behind a URL join the cluster.
+package attach
