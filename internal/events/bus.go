@@ -41,6 +41,10 @@ type Bus interface {
 	// While the server is unreachable it stays in place and resumes by itself.
 	Subscribe(ctx context.Context, pattern string, h func(Event)) (Subscription, error)
 
+	// Journal returns the journal of a subject. It does not wait for the server, which makes
+	// the journal when it is first used.
+	Journal(subject string, cfg JournalConfig) (Journal, error)
+
 	// Connected reports whether the server is reachable now.
 	Connected() bool
 

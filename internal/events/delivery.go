@@ -19,6 +19,10 @@ type Delivery struct {
 	Attempt int
 	// Last says that this is the last attempt: Nak dead-letters the message.
 	Last bool
+	// Offset is the place of the message in its queue or journal, and StoredAt when it came
+	// there.
+	Offset   uint64
+	StoredAt time.Time
 
 	op      deliveryOps
 	mu      sync.Mutex // one decision at a time

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	durableName = "prefill-workers" // shared by all workers of the queue
+	prefillWorkers = "prefill-workers" // consumer that all workers of the queue share
 
 	// queueTimeout limits Enqueue, Depth and Remove. A caller that cannot use the queue
 	// must soon find another way.
@@ -36,12 +36,16 @@ const (
 // with work-queue retention and one durable pull consumer. Make one with
 // [NATS.WorkQueue].
 type JetStreamQueue struct {
-	bus    *NATS
-	js     jetstream.JetStream
-	cfg    QueueConfig
-	log    *slog.Logger
-	stream string
-	dead   string
+	bus     *NATS
+	js      jetstream.JetStream
+	cfg     QueueConfig
+	log     *slog.Logger
+	stream  string
+	subject string // of the messages
+	dead    string // stream of the dead letters
+	durable string // name of the consumer
+	// setup makes what does not exist. It returns when the stream was made.
+	setup func(context.Context) (born time.Time, err error)
 
 	ready atomic.Pointer[streams]          // nil before the first check, and when one is missed
 	work  atomic.Pointer[jetstream.Stream] // a handle, which is a name; nil before the first Remove
@@ -68,19 +72,21 @@ func (n *NATS) WorkQueue(namespace string, cfg QueueConfig) (*JetStreamQueue, er
 	}
 	cfg = cfg.withDefaults()
 	stream := QueueName(namespace)
-	return &JetStreamQueue{
-		bus:    n,
-		js:     js,
-		cfg:    cfg,
-		log:    n.log.With("queue", stream),
-		stream: stream,
-		dead:   DeadName(namespace),
-		sent:   sentIDs{max: 2 * cfg.MaxMessages},
-		inWork: make(map[messageKey]handling),
-	}, nil
+	q := &JetStreamQueue{
+		bus:     n,
+		js:      js,
+		cfg:     cfg,
+		log:     n.log.With("queue", stream),
+		stream:  stream,
+		subject: stream + ".queue",
+		dead:    DeadName(namespace),
+		durable: prefillWorkers,
+		sent:    sentIDs{max: 2 * cfg.MaxMessages},
+		inWork:  make(map[messageKey]handling),
+	}
+	q.setup = q.makeStreams
+	return q, nil
 }
-
-func (q *JetStreamQueue) subject() string { return q.stream + ".queue" }
 
 // request calls f, which talks to the server, once the streams exist. If the streams are
 // missing, because the server lost its data, it makes them and calls f once more.
@@ -130,7 +136,7 @@ func (q *JetStreamQueue) Enqueue(ctx context.Context, id string, body []byte) er
 	}
 	return q.request(ctx, "enqueue", func(ctx context.Context) error {
 		there := q.ready.Load()
-		ack, err := q.js.Publish(ctx, q.subject(), body, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
+		ack, err := q.js.Publish(ctx, q.subject, body, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 		if err == nil {
 			q.mu.Lock()
 			if there != nil && q.born.Equal(there.born) {
@@ -154,7 +160,7 @@ func (q *JetStreamQueue) Enqueue(ctx context.Context, id string, body []byte) er
 func (q *JetStreamQueue) Waiting(ctx context.Context) (int, error) {
 	found := make(chan int, 2) // f may still run after request has given up
 	err := q.request(ctx, "depth of", func(ctx context.Context) error {
-		c, err := q.js.Consumer(ctx, q.stream, durableName) // one request
+		c, err := q.js.Consumer(ctx, q.stream, q.durable) // one request
 		if err != nil {
 			return err
 		}
@@ -171,7 +177,7 @@ func (q *JetStreamQueue) Waiting(ctx context.Context) (int, error) {
 func (q *JetStreamQueue) Depth(ctx context.Context) (Depth, error) {
 	found := make(chan Depth, 2) // f may still run after request has given up
 	err := q.request(ctx, "depth of", func(ctx context.Context) error {
-		c, err := q.js.Consumer(ctx, q.stream, durableName)
+		c, err := q.js.Consumer(ctx, q.stream, q.durable)
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (q *JetStreamQueue) pull(ctx context.Context, h func(context.Context, *Deli
 	if there == nil {
 		return errStreamsReplaced
 	}
-	p, err := newPuller(q.bus, q.stream, durableName)
+	p, err := newPuller(q.bus, q.stream, q.durable)
 	if err != nil {
 		return err
 	}
@@ -96,6 +96,9 @@ func (q *JetStreamQueue) handle(ctx context.Context, there *streams, msg *nats.M
 		id:      msg.Header.Get(nats.MsgIdHdr),
 		attempt: int(meta.NumDelivered),
 	}
+	if m.id == "" { // an event of a journal
+		m.id = strconv.FormatUint(meta.Sequence.Stream, 10)
+	}
 	// After an outage, the server may deliver again a message that a handler here works
 	// on or has just finished.
 	switch q.begin(m.key) {
@@ -108,7 +111,7 @@ func (q *JetStreamQueue) handle(ctx context.Context, there *streams, msg *nats.M
 	if m.attempt > q.cfg.MaxDeliver {
 		return m.term(fmt.Sprintf("not acknowledged in %d attempts", q.cfg.MaxDeliver))
 	}
-	d := &Delivery{ID: m.id, Body: msg.Data, Attempt: m.attempt, Last: m.attempt >= q.cfg.MaxDeliver, op: m}
+	d := &Delivery{ID: m.id, Body: msg.Data, Attempt: m.attempt, Last: m.attempt >= q.cfg.MaxDeliver, Offset: meta.Sequence.Stream, StoredAt: meta.Timestamp, op: m}
 	d.work(ctx, q.cfg.progressEvery(), h, q.log)
 	return nil
 }

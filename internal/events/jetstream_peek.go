@@ -25,13 +25,13 @@ func (q *JetStreamQueue) Peek(ctx context.Context, n int) ([]Queued, error) {
 		if err != nil {
 			return err
 		}
-		c, err := q.js.Consumer(ctx, q.stream, durableName)
+		c, err := q.js.Consumer(ctx, q.stream, q.durable)
 		if err != nil {
 			return err
 		}
 		var out []Queued
 		for seq := work.CachedInfo().State.FirstSeq; len(out) < n; {
-			m, err := work.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(q.subject())) // the next message from seq on
+			m, err := work.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(q.subject)) // the next message from seq on
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				break
 			}

@@ -57,7 +57,7 @@ func (q *JetStreamQueue) make(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	there := &streams{reconnects: q.bus.reconnects()}
-	there.born, a.err = q.makeStreams(ctx)
+	there.born, a.err = q.setup(ctx)
 	q.mu.Lock()
 	if a.err == nil {
 		if !q.born.Equal(there.born) {
@@ -88,9 +88,20 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) (born time.Time, err e
 	if err != nil {
 		return born, fmt.Errorf("make stream %s: %w", q.stream, err)
 	}
-	_, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	if err := q.makeDead(ctx); err != nil {
+		return born, err
+	}
+	return work.CachedInfo().Created, q.makeConsumer(ctx, jetstream.ConsumerConfig{
+		MaxAckPending: q.cfg.MaxMessages,
+		MaxWaiting:    4096, // waiting handlers of all workers
+	})
+}
+
+// makeDead makes the stream of the dead letters.
+func (q *JetStreamQueue) makeDead(ctx context.Context) error {
+	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:        q.dead,
-		Description: "prefill work that was given up, with reasons",
+		Description: "messages that were given up, with reasons",
 		Subjects:    []string{q.dead + ".*"},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardOld,
@@ -98,22 +109,20 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) (born time.Time, err e
 		Storage:     jetstream.FileStorage,
 	})
 	if err != nil {
-		return born, fmt.Errorf("make stream %s: %w", q.dead, err)
+		return fmt.Errorf("make stream %s: %w", q.dead, err)
 	}
-	_, err = q.js.CreateOrUpdateConsumer(ctx, q.stream, jetstream.ConsumerConfig{
-		Durable:       durableName,
-		FilterSubject: q.subject(),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       q.cfg.AckWait,
-		// The worker that sees one attempt too many dead-letters the message. With a
-		// limit here, the server would only stop delivering the message and keep it until
-		// MaxAge.
-		MaxDeliver:    -1,
-		MaxAckPending: q.cfg.MaxMessages,
-		MaxWaiting:    4096, // waiting handlers of all workers
-	})
-	if err != nil {
-		return born, fmt.Errorf("make consumer %s of %s: %w", durableName, q.stream, err)
+	return nil
+}
+
+// makeConsumer makes the consumer, with what c adds.
+func (q *JetStreamQueue) makeConsumer(ctx context.Context, c jetstream.ConsumerConfig) error {
+	c.Durable, c.FilterSubject = q.durable, q.subject
+	c.AckPolicy, c.AckWait = jetstream.AckExplicitPolicy, q.cfg.AckWait
+	// The worker that sees one attempt too many dead-letters the message. With a limit
+	// here, the server would only stop delivering the message and keep it until MaxAge.
+	c.MaxDeliver = -1
+	if _, err := q.js.CreateOrUpdateConsumer(ctx, q.stream, c); err != nil {
+		return fmt.Errorf("make consumer %s of %s: %w", q.durable, q.stream, err)
 	}
-	return work.CachedInfo().Created, nil
+	return nil
 }

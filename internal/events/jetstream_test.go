@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func noTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
@@ -48,7 +49,7 @@ func run(t *testing.T, q events.WorkQueue, concurrency int, h func(context.Conte
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(patience.Soon):
 			t.Error("Consume does not end")
 		}
 	})
@@ -64,7 +65,7 @@ func TestQueueOutage(t *testing.T) {
 			s := startNATS(t, t.TempDir(), anyPort)
 			producer := queue(t, connect(t, s.url), "outage", events.QueueConfig{})
 			worker := queue(t, connect(t, s.url), "outage", events.QueueConfig{})
-			until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
+			patience.Until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
 
 			var c tally
 			var again sync.Map // messages whose acknowledgement failed: they may come again
@@ -97,7 +98,7 @@ func TestQueueOutage(t *testing.T) {
 				s.kill()
 			}
 			down := time.Now()
-			until(t, "the loss is noticed", func() bool {
+			patience.Until(t, "the loss is noticed", func() bool {
 				return errors.Is(producer.Enqueue(t.Context(), "late", nil), events.ErrUnavailable)
 			})
 			begin := time.Now()
@@ -113,9 +114,9 @@ func TestQueueOutage(t *testing.T) {
 			time.Sleep(3*time.Second - time.Since(down))
 			s.restart()
 			close(hold) // the two in work are acknowledged now
-			until(t, "enqueue works again", func() bool { return producer.Enqueue(t.Context(), "after", nil) == nil })
-			until(t, "all are handled", func() bool { return c.size() >= n+1 })
-			until(t, "the queue is empty", func() bool {
+			patience.Until(t, "enqueue works again", func() bool { return producer.Enqueue(t.Context(), "after", nil) == nil })
+			patience.Until(t, "all are handled", func() bool { return c.size() >= n+1 })
+			patience.Until(t, "the queue is empty", func() bool {
 				d, err := producer.Depth(t.Context())
 				return err == nil && d == events.Depth{}
 			})
@@ -143,13 +144,13 @@ func TestQueueLostData(t *testing.T) {
 		}
 		c.handled(d.ID)
 	})
-	until(t, "the first is enqueued", func() bool { return producer.Enqueue(t.Context(), "first", nil) == nil })
-	until(t, "the first is handled", func() bool { return c.size() == 1 })
+	patience.Until(t, "the first is enqueued", func() bool { return producer.Enqueue(t.Context(), "first", nil) == nil })
+	patience.Until(t, "the first is handled", func() bool { return c.size() == 1 })
 	s.kill()
 	s.dir = t.TempDir()
 	s.restart()
-	until(t, "the second is enqueued", func() bool { return producer.Enqueue(t.Context(), "second", nil) == nil })
-	until(t, "the second is handled", func() bool { return c.size() == 2 })
+	patience.Until(t, "the second is enqueued", func() bool { return producer.Enqueue(t.Context(), "second", nil) == nil })
+	patience.Until(t, "the second is handled", func() bool { return c.size() == 2 })
 }
 
 // Who holds or removes a message that a server has lost with its data does not touch the
@@ -159,11 +160,11 @@ func TestQueueReplaced(t *testing.T) {
 	s := startNATS(t, t.TempDir(), anyPort)
 	producer := queue(t, connect(t, s.url), "replaced", events.QueueConfig{})
 	worker := queue(t, connect(t, s.url), "replaced", events.QueueConfig{})
-	until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
+	patience.Until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
 	const n = 4
 	enqueue := func(name string) {
 		for i := range n {
-			until(t, "the queue takes it", func() bool { return producer.Enqueue(t.Context(), fmt.Sprint(name, i), nil) == nil })
+			patience.Until(t, "the queue takes it", func() bool { return producer.Enqueue(t.Context(), fmt.Sprint(name, i), nil) == nil })
 		}
 	}
 	enqueue("old")
@@ -231,9 +232,9 @@ func TestQueueNamespaces(t *testing.T) {
 	s := startNATS(t, t.TempDir(), anyPort)
 	b := connect(t, s.url)
 	one, two := queue(t, b, "team.One", events.QueueConfig{}), queue(t, b, "team-two", events.QueueConfig{})
-	until(t, "enqueued", func() bool { return one.Enqueue(t.Context(), "x", nil) == nil })
+	patience.Until(t, "enqueued", func() bool { return one.Enqueue(t.Context(), "x", nil) == nil })
 	var d events.Depth
-	until(t, "depth", func() bool {
+	patience.Until(t, "depth", func() bool {
 		var err error
 		d, err = two.Depth(t.Context())
 		return err == nil
@@ -254,7 +255,7 @@ func TestQueuePeek(t *testing.T) {
 	s := startNATS(t, t.TempDir(), anyPort)
 	b := connect(t, s.url)
 	q := queue(t, b, "peek", events.QueueConfig{})
-	until(t, "enqueued", func() bool { return q.Enqueue(t.Context(), "m0", []byte("body 0")) == nil })
+	patience.Until(t, "enqueued", func() bool { return q.Enqueue(t.Context(), "m0", []byte("body 0")) == nil })
 	for i := range 4 {
 		if err := q.Enqueue(t.Context(), fmt.Sprint("m", i+1), fmt.Append(nil, "body ", i+1)); err != nil {
 			t.Fatal(err)
@@ -283,7 +284,7 @@ func TestQueuePeek(t *testing.T) {
 		messages, err := q.Peek(t.Context(), tt.n)
 		for _, m := range messages {
 			got += fmt.Sprintf("%s %s %t, ", m.ID, m.Body, m.InWork)
-			if age := time.Since(m.StoredAt); age < -patience || age > patience {
+			if age := time.Since(m.StoredAt); age < -patience.Soon || age > patience.Soon {
 				t.Errorf("%s is %v old", m.ID, age)
 			}
 		}
@@ -295,7 +296,7 @@ func TestQueuePeek(t *testing.T) {
 		t.Errorf("depth after looking: %+v, %v", d, err)
 	}
 	s.kill()
-	until(t, "the server is missed", func() bool { return !b.Connected() })
+	patience.Until(t, "the server is missed", func() bool { return !b.Connected() })
 	if _, err := q.Peek(t.Context(), 9); !errors.Is(err, events.ErrUnavailable) {
 		t.Errorf("without a server: %v", err)
 	}

@@ -19,6 +19,7 @@ type Memory struct {
 	numbers numbering
 	subs    map[*subscriber]struct{}
 	closed  bool
+	over    chan struct{} // closed by Close
 
 	handlers sync.WaitGroup // of subscriptions
 
@@ -29,18 +30,19 @@ var _ Bus = (*Memory)(nil)
 
 // memoryWire connects the buses.
 type memoryWire struct {
-	mu   sync.RWMutex
-	subs map[*subscriber]string // value: the pattern
+	mu       sync.RWMutex
+	subs     map[*subscriber]string    // value: the pattern
+	journals map[string]*memoryJournal // by subject
 }
 
 // NewMemory returns a bus on a wire of its own.
 func NewMemory() *Memory {
-	return (&Memory{wire: &memoryWire{subs: make(map[*subscriber]string)}}).Join()
+	return (&Memory{wire: &memoryWire{subs: make(map[*subscriber]string), journals: make(map[string]*memoryJournal)}}).Join()
 }
 
 // Join returns another bus on the same wire, as if in another process.
 func (m *Memory) Join() *Memory {
-	return &Memory{wire: m.wire, numbers: make(numbering), subs: make(map[*subscriber]struct{})}
+	return &Memory{wire: m.wire, numbers: make(numbering), subs: make(map[*subscriber]struct{}), over: make(chan struct{})}
 }
 
 // Publish implements [Bus]. There is no outbox: events go straight to the subscribers'
@@ -67,6 +69,13 @@ func (m *Memory) Publish(ctx context.Context, subject string, v any) error {
 func (w *memoryWire) deliver(msg message) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
+	if j := w.journals[msg.subject]; j != nil {
+		j.store("", msg.data)
+	}
+	w.deliverLocked(msg)
+}
+
+func (w *memoryWire) deliverLocked(msg message) {
 	for s, pattern := range w.subs {
 		if matches(pattern, msg.subject) {
 			s.offer(msg)
@@ -129,6 +138,9 @@ func (m *Memory) Stats() Stats {
 // Close implements [Bus].
 func (m *Memory) Close() error {
 	m.mu.Lock()
+	if !m.closed {
+		close(m.over)
+	}
 	m.closed = true
 	var subs []*subscriber
 	for s := range m.subs {

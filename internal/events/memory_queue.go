@@ -173,7 +173,7 @@ func (q *MemoryQueue) Consume(ctx context.Context, concurrency int, h func(conte
 					_ = w.term("not acknowledged") // fails when the queue is closed; so does the next pull
 					continue
 				}
-				d := &Delivery{ID: w.it.id, Body: slices.Clone(w.it.body), Attempt: w.attempt, Last: w.attempt >= q.cfg.MaxDeliver, op: w}
+				d := &Delivery{ID: w.it.id, Body: slices.Clone(w.it.body), Attempt: w.attempt, Last: w.attempt >= q.cfg.MaxDeliver, Offset: w.it.seq, StoredAt: w.it.at, op: w}
 				d.work(ctx, q.cfg.progressEvery(), h, q.log)
 			}
 		})

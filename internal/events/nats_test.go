@@ -13,21 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 )
-
-const patience = 30 * time.Second
 
 // slow bounds waits for things that take a fraction of it on a quiet machine.
 const slow = 10 * time.Second
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
-}
 
 // received counts what a subscription gets.
 type received struct {
@@ -77,7 +67,7 @@ func TestNATSOutage(t *testing.T) {
 	for range 100 {
 		publish()
 	}
-	until(t, "events arrive", func() bool { return r.n.Load() == 100 })
+	patience.Until(t, "events arrive", func() bool { return r.n.Load() == 100 })
 
 	down := time.Now()
 	s.stop()
@@ -96,16 +86,16 @@ func TestNATSOutage(t *testing.T) {
 	}
 	s.restart()
 	up := time.Now()
-	until(t, "connected again", func() bool { return a.Connected() && b.Connected() })
+	patience.Until(t, "connected again", func() bool { return a.Connected() && b.Connected() })
 	t.Logf("reconnected after %s, slowest Publish %s", time.Since(up), slowest)
-	until(t, "the newest event arrives", func() bool {
+	patience.Until(t, "the newest event arrives", func() bool {
 		publish()
 		return r.last.Load() >= i-1
 	})
 	if slowest > slow {
 		t.Errorf("slowest Publish took %s", slowest)
 	}
-	until(t, "all are accounted for", func() bool { return r.n.Load()+r.missed.Load() == r.last.Load() })
+	patience.Until(t, "all are accounted for", func() bool { return r.n.Load()+r.missed.Load() == r.last.Load() })
 	if r.missed.Load() != int64(sub.Gaps()) {
 		t.Errorf("missed %d, gaps %d", r.missed.Load(), sub.Gaps())
 	}
@@ -135,8 +125,8 @@ func TestNATSStartsLater(t *testing.T) {
 		t.Errorf("Enqueue = %v, want ErrUnavailable", err)
 	}
 	startNATS(t, t.TempDir(), port)
-	until(t, "the event arrives", func() bool { return r.n.Load() == 1 })
-	until(t, "the queue works", func() bool { return q.Enqueue(t.Context(), "a", nil) == nil })
+	patience.Until(t, "the event arrives", func() bool { return r.n.Load() == 1 })
+	patience.Until(t, "the queue works", func() bool { return q.Enqueue(t.Context(), "a", nil) == nil })
 }
 
 func TestNATSOutboxFull(t *testing.T) {
@@ -165,11 +155,11 @@ func TestNATSOutboxFull(t *testing.T) {
 		t.Errorf("dropped %d, stats %+v", dropped, b.Stats())
 	}
 	startNATS(t, t.TempDir(), port)
-	until(t, "the outbox is empty", func() bool { return r.n.Load() == 100-dropped })
+	patience.Until(t, "the outbox is empty", func() bool { return r.n.Load() == 100-dropped })
 	if err := b.Publish(t.Context(), "o.x", 101); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the gap is seen", func() bool { return r.last.Load() == 101 })
+	patience.Until(t, "the gap is seen", func() bool { return r.last.Load() == 101 })
 	if r.missed.Load() != dropped || sub.Gaps() != uint64(dropped) {
 		t.Errorf("missed %d, gaps %d, want %d", r.missed.Load(), sub.Gaps(), dropped)
 	}
@@ -181,7 +171,7 @@ func TestNATSFrozen(t *testing.T) {
 	s := startNATS(t, t.TempDir(), anyPort)
 	b := connect(t, s.url)
 	q := queue(t, b, "frozen", events.QueueConfig{})
-	until(t, "the queue works", func() bool { return q.Enqueue(t.Context(), "first", nil) == nil })
+	patience.Until(t, "the queue works", func() bool { return q.Enqueue(t.Context(), "first", nil) == nil })
 	s.freeze()
 	defer s.thaw()
 	body := make([]byte, 500_000)
@@ -211,7 +201,7 @@ func TestNATSFrozen(t *testing.T) {
 	}
 	t.Logf("frozen for %s", time.Since(begin))
 	s.thaw()
-	until(t, "it works again", func() bool { return q.Enqueue(t.Context(), "last", nil) == nil })
+	patience.Until(t, "it works again", func() bool { return q.Enqueue(t.Context(), "last", nil) == nil })
 }
 
 func TestNATSCredentials(t *testing.T) {
@@ -224,13 +214,13 @@ func TestNATSCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer good.Close()
-	until(t, "connected", good.Connected)
+	patience.Until(t, "connected", good.Connected)
 	bad, err := events.NewNATS(events.Config{URL: s.url, Token: "wrong"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer bad.Close()
-	until(t, "the reason is known", func() bool {
+	patience.Until(t, "the reason is known", func() bool {
 		return strings.Contains(strings.ToLower(bad.Stats().LastError), "authorization")
 	})
 	if bad.Connected() {
@@ -282,7 +272,7 @@ func TestNATSForeignMessages(t *testing.T) {
 	if err := b.Publish(t.Context(), "o.x", 1); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the event arrives", func() bool { return r.n.Load() == 1 })
+	patience.Until(t, "the event arrives", func() bool { return r.n.Load() == 1 })
 	if st := b.Stats(); st.Malformed != 5 {
 		t.Errorf("stats = %+v, want 5 malformed", st)
 	}
@@ -290,7 +280,7 @@ func TestNATSForeignMessages(t *testing.T) {
 		t.Errorf("Publish = %v, want ErrTooLarge", err)
 	}
 	q := queue(t, b, "large", events.QueueConfig{})
-	until(t, "the queue is there", func() bool { _, err := q.Depth(t.Context()); return err == nil })
+	patience.Until(t, "the queue is there", func() bool { _, err := q.Depth(t.Context()); return err == nil })
 	if err := q.Enqueue(t.Context(), "x", make([]byte, 2<<20)); !errors.Is(err, events.ErrTooLarge) {
 		t.Errorf("Enqueue = %v, want ErrTooLarge", err)
 	}

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 )
-
-// patience limits every wait of the suites.
-const patience = 30 * time.Second
 
 // MakeBus returns a function that returns buses of different processes that reach
 // each other. It registers their Close with t.Cleanup.
@@ -71,7 +69,7 @@ func subscribe(t *testing.T, b events.Bus, pattern string) *inbox {
 
 func ping(t *testing.T, b events.Bus) {
 	t.Helper()
-	until(t, "ping", func() bool {
+	patience.Until(t, "ping", func() bool {
 		_, err := b.Ping(t.Context())
 		return err == nil
 	})
@@ -82,8 +80,8 @@ func (in *inbox) next(t *testing.T) events.Event {
 	select {
 	case e := <-in.ch:
 		return e
-	case <-time.After(patience):
-		t.Fatalf("no event within %s", patience)
+	case <-time.After(patience.Soon):
+		t.Fatalf("no event within %s", patience.Soon)
 		return events.Event{}
 	}
 }
@@ -106,16 +104,6 @@ func publish(t *testing.T, b events.Bus, subject string, n int) {
 	t.Helper()
 	if err := b.Publish(t.Context(), subject, note{N: n, Text: "text"}); err != nil {
 		t.Fatalf("Publish(%q): %v", subject, err)
-	}
-}
-
-// until polls for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
 	}
 }
 
@@ -271,12 +259,12 @@ func testSlowHandler(t *testing.T, join func() events.Bus) {
 		}
 	}
 	<-entered
-	if d := time.Since(start); d > patience {
+	if d := time.Since(start); d > patience.Soon {
 		t.Errorf("publishing took %s", d)
 	}
-	until(t, "events are dropped", func() bool { return sub.Dropped() > 0 })
+	patience.Until(t, "events are dropped", func() bool { return sub.Dropped() > 0 })
 	close(hold)
-	until(t, "the end is reached", func() bool {
+	patience.Until(t, "the end is reached", func() bool {
 		publish(t, a, "flood", n)
 		return handled.Load()+missed.Load() >= n
 	})
@@ -353,9 +341,9 @@ func testContextEndsSubscription(t *testing.T, join func() events.Bus) {
 	}
 	other := subscribe(t, b, "t")
 	publish(t, a, "t", 1)
-	until(t, "delivered", func() bool { return n.Load() == 1 })
+	patience.Until(t, "delivered", func() bool { return n.Load() == 1 })
 	cancel()
-	until(t, "the subscription ends", func() bool {
+	patience.Until(t, "the subscription ends", func() bool {
 		before := n.Load()
 		for range 3 {
 			publish(t, a, "t", 2)
@@ -481,7 +469,7 @@ func testManyPublishers(t *testing.T, join func() events.Bus) {
 	wg.Wait()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(patience.Soon):
 		t.Fatalf("gaps %d, dropped %d", sub.Gaps(), sub.Dropped())
 	}
 	sub.Close()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // Queue is a queue as seen by one process.
@@ -68,7 +69,7 @@ func RunQueue(t *testing.T, ackWait time.Duration, newQueue MakeQueue) {
 
 // config is for tests in which no acknowledgement times out: what is delivered
 // again there, is so at once or not at all.
-func (e env) config() events.QueueConfig { return events.QueueConfig{AckWait: 2 * patience} }
+func (e env) config() events.QueueConfig { return events.QueueConfig{AckWait: 2 * patience.Soon} }
 
 // impatient is for tests that wait for acknowledgements to time out.
 func (e env) impatient() events.QueueConfig { return events.QueueConfig{AckWait: e.ackWait} }
@@ -79,7 +80,7 @@ func (e env) queue(t *testing.T, cfg events.QueueConfig) (join func() Queue) {
 	t.Helper()
 	join = e.make(t, cfg)
 	q := join()
-	until(t, "the queue is there", func() bool {
+	patience.Until(t, "the queue is there", func() bool {
 		_, err := q.Depth(t.Context())
 		return err == nil
 	})
@@ -91,7 +92,7 @@ func enqueue(t *testing.T, q events.WorkQueue, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		var err error
-		until(t, "Enqueue", func() bool {
+		patience.Until(t, "Enqueue", func() bool {
 			err = q.Enqueue(t.Context(), id, []byte("body of "+id))
 			return !errors.Is(err, events.ErrUnavailable)
 		})
@@ -135,7 +136,7 @@ func consume(t *testing.T, q events.WorkQueue, concurrency int, h func(context.C
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(patience.Soon):
 			t.Errorf("Consume does not end")
 		}
 	}
@@ -148,8 +149,8 @@ func (w *worker) delivery(t *testing.T) *events.Delivery {
 	select {
 	case d := <-w.got:
 		return d
-	case <-time.After(patience):
-		t.Fatalf("no delivery within %s", patience)
+	case <-time.After(patience.Soon):
+		t.Fatalf("no delivery within %s", patience.Soon)
 		return nil
 	}
 }
@@ -177,7 +178,7 @@ func wantDepth(t *testing.T, q events.WorkQueue, want events.Depth) {
 	t.Helper()
 	var got events.Depth
 	var err error
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Soon); ; time.Sleep(5 * time.Millisecond) {
 		waiting := 0
 		if got, err = q.Depth(t.Context()); err == nil && got == want {
 			if waiting, err = q.Waiting(t.Context()); err == nil && waiting <= want.Pending {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func testOneByOne(t *testing.T, e env) {
@@ -105,7 +106,7 @@ func testShared(t *testing.T, e env) {
 	}
 	select {
 	case <-wait:
-	case <-time.After(patience):
+	case <-time.After(patience.Soon):
 		t.Fatal("not all handled")
 	}
 	wantDepth(t, q, events.Depth{})

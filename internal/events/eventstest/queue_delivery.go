@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // A handler may take longer than the time to acknowledge.
@@ -24,7 +25,7 @@ func testKeptAlive(t *testing.T, e env) {
 		mine, idle = w, other
 	case d = <-other.got:
 		mine, idle = other, w
-	case <-time.After(patience):
+	case <-time.After(patience.Soon):
 		t.Fatal("not delivered")
 	}
 	idle.idle(t, 3*e.ackWait/2)
@@ -119,7 +120,7 @@ func testHandlerPanic(t *testing.T, e env) {
 			if got != want {
 				t.Errorf("attempt = %d, want %d", got, want)
 			}
-		case <-time.After(patience):
+		case <-time.After(patience.Soon):
 			t.Fatal("not redelivered")
 		}
 	}
@@ -266,7 +267,7 @@ func testStopLosesNothing(t *testing.T, e env) {
 		stop()
 	}
 	consume(t, join(), 2, h)
-	until(t, "all are handled", func() bool { return handled.Load() >= rounds*each })
+	patience.Until(t, "all are handled", func() bool { return handled.Load() >= rounds*each })
 	wantDepth(t, q, events.Depth{})
 	if n := handled.Load(); n != rounds*each {
 		t.Errorf("handled %d messages, want %d", n, rounds*each)
