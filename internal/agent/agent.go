@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dynctl/dynctl/internal/attach"
+	"github.com/dynctl/dynctl/internal/certs"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/controller"
@@ -24,7 +25,6 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/frontend"
-	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/local"
@@ -89,8 +89,9 @@ type Agent struct {
 	front       *frontend.Frontend // nil when disabled
 	peers       *local.Registry    // NIXL agents of this process
 	hostPeers   hostPeers          // transports to NIXL agents of other processes of this host
-	nixlTLS     *tls.Config        // nil: transfers over TCP are not encrypted
 	attached    *attach.Services   // behind URLs
+	certs       certs.Followers    // of all connections with certificates from files
+	nixlTLS     func() *tls.Config // nil: transfers over TCP are not encrypted
 	status      *statusServer
 	gpus        *gpus
 	workers     *supervisor
@@ -105,15 +106,6 @@ type Agent struct {
 
 // New returns an agent; Run starts it.
 func New(cfg config.Dynamod, opts Options) (*Agent, error) {
-	nixlTLS, err := cfg.NIXL.TLS(os.ReadFile)
-	if err != nil {
-		return nil, err
-	}
-	if nixlTLS == nil && cfg.NIXL.Encrypt {
-		if nixlTLS, err = handshake.Ephemeral(); err != nil {
-			return nil, err
-		}
-	}
 	c, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
 		return nil, err
@@ -127,7 +119,7 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, opts: opts, log: opts.Log.With("node", cfg.Node.Name),
 		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
-		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies(cfg)), hostPeers: newHostPeers(copies(cfg)), nixlTLS: nixlTLS, noLogs: make(chan struct{}),
+		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies(cfg)), hostPeers: newHostPeers(copies(cfg)), noLogs: make(chan struct{}),
 	}
 	a.alarms = newAlarms(a.metrics, func() *slog.Logger { return a.log })
 	if err := a.checkTransports(); err != nil {
@@ -186,6 +178,9 @@ var errStopped = errors.New("node is stopping")
 // each onto back.
 func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if err := a.takeDirectory(back); err != nil {
+		return err
+	}
+	if err := a.secureNIXL(); err != nil {
 		return err
 	}
 	if a.stores, err = startStores(ctx, a, back); err != nil {
@@ -290,6 +285,7 @@ func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { a.queue.run(ctx); return nil })
 	g.Go(func() error { return a.declared.run(ctx) })
 	g.Go(func() error { a.watchDisk(ctx); return nil })
+	g.Go(func() error { a.watchCerts(ctx); return nil })
 	g.Go(func() error { a.tellAlarms(ctx); return nil })
 	g.Go(func() error { return a.workers.run(ctx) })
 	if a.front != nil {

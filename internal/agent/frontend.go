@@ -10,8 +10,12 @@ import (
 // startFrontend binds the HTTP frontend of this node; Run serves it.
 func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error) {
 	c := a.cfg.Frontend
+	secure, err := a.serverTLS(c.TLSFiles(), frontend.Protocols()...)
+	if err != nil {
+		return err
+	}
 	a.front, err = frontend.New(ctx, frontend.Config{
-		Runtime: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
+		Runtime: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost, TLS: secure,
 		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
 		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout,
 		MigrationLimit: c.MigrationLimit, NoKVEvents: !a.cfg.Router.KVEvents, KVTTL: a.cfg.Router.KVTTL,
@@ -19,6 +23,9 @@ func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error)
 	})
 	if err != nil {
 		return err
+	}
+	if secure == nil && !onLoopback(c.Host) {
+		a.log.Warn("the frontend is reached by other hosts without TLS: keys, prompts and answers can be read on the way (frontend.tls_cert_file)", "url", a.front.URL())
 	}
 	back.Push("close the frontend", func(context.Context) error { a.front.Close(); return nil })
 	return nil

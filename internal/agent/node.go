@@ -83,7 +83,7 @@ func (a *Agent) publishNode(ctx context.Context) error {
 	n := cluster.Node{
 		ID: a.nodeID, Name: a.cfg.Node.Name, Namespace: a.cfg.Namespace, Host: host, PID: os.Getpid(), Incarnation: a.incarnation,
 		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices, GPU: &gpu,
-		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.statusAddr(),
+		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: a.status.scheme + a.statusAddr(),
 		EmbeddedEtcd: a.stores.etcd != nil, EmbeddedNATS: a.stores.nats != nil,
 		Secret: a.secret.Fingerprint(), Settings: a.opts.Settings,
 	}

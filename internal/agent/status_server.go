@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,14 +20,19 @@ import (
 // statusServer answers /live (the process runs), /health (the node works, or the reasons
 // why not), /metrics and, if configured, /debug/pprof.
 type statusServer struct {
-	addr string
-	srv  *http.Server
-	done chan struct{}
+	addr   string
+	scheme string // http:// or https://
+	srv    *http.Server
+	done   chan struct{}
 }
 
 func startStatusServer(a *Agent) (*statusServer, error) {
+	secure, err := a.serverTLS(a.cfg.Status.TLSFiles(), "http/1.1")
+	if err != nil {
+		return nil, fmt.Errorf("start the status server: %w", err)
+	}
 	var ln net.Listener
-	err := a.onFixedPort("status", a.statusListen(), a.cfg.Status.Listen, func(addr string) (err error) {
+	err = a.onFixedPort("status", a.statusListen(), a.cfg.Status.Listen, func(addr string) (err error) {
 		ln, err = net.Listen("tcp", addr)
 		return err
 	})
@@ -45,16 +51,20 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 		mux.Handle("GET /debug/pprof/{name}", frontend.Insiders(key, http.HandlerFunc(a.serveProfile)))
 	}
 	s := &statusServer{
-		addr: ln.Addr().String(),
+		addr: ln.Addr().String(), scheme: "http://",
 		srv: &http.Server{
 			Handler: frontend.Browsers{Keyed: key != ""}.Guard(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: profileMost + 30*time.Second,
 			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		},
 		done: make(chan struct{}),
 	}
+	ln = bound(ln, statusConns)
+	if secure != nil {
+		s.scheme, ln = "https://", tls.NewListener(ln, secure)
+	}
 	go func() {
 		defer close(s.done)
-		if err := s.srv.Serve(bound(ln, statusConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			a.log.Error("status server ended", "error", err)
 		}
 	}()

@@ -31,7 +31,7 @@ type stores struct {
 }
 
 func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, error) {
-	s := &stores{identity: dial.Identity{User: "dynamod", Secret: a.secret}}
+	s := &stores{identity: dial.Identity{User: "dynamod", Secret: a.secret, Certs: &a.certs}}
 	if err := s.makeCredentials(a); err != nil {
 		return nil, err
 	}

@@ -108,17 +108,20 @@ func (n NATS) External() bool {
 
 // Frontend is the OpenAI-compatible HTTP server.
 type Frontend struct {
-	Enabled        bool          `mapstructure:"enabled"`
-	Host           string        `mapstructure:"host"`
-	Port           int           `mapstructure:"port"` // 0 takes a free one
-	BodyLimit      Size          `mapstructure:"body_limit"`
-	APIKey         Secret        `mapstructure:"api_key"`
-	TrustedProxies []string      `mapstructure:"trusted_proxies"`
-	CORSOrigins    []string      `mapstructure:"cors_origins"`
-	AllowedHosts   []string      `mapstructure:"allowed_hosts"`
-	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	WriteTimeout   time.Duration `mapstructure:"write_timeout"`
-	MigrationLimit int           `mapstructure:"migration_limit"`
+	Enabled   bool   `mapstructure:"enabled"`
+	Host      string `mapstructure:"host"`
+	Port      int    `mapstructure:"port"` // 0 takes a free one
+	BodyLimit Size   `mapstructure:"body_limit"`
+	APIKey    Secret `mapstructure:"api_key"`
+	// AllowUnauthenticated admits every client on addresses that other hosts reach, too.
+	AllowUnauthenticated bool `mapstructure:"allow_unauthenticated"`
+	TLSServer            `mapstructure:",squash"`
+	TrustedProxies       []string      `mapstructure:"trusted_proxies"`
+	CORSOrigins          []string      `mapstructure:"cors_origins"`
+	AllowedHosts         []string      `mapstructure:"allowed_hosts"`
+	RequestTimeout       time.Duration `mapstructure:"request_timeout"`
+	WriteTimeout         time.Duration `mapstructure:"write_timeout"`
+	MigrationLimit       int           `mapstructure:"migration_limit"`
 }
 
 // Listener is an address to listen on.
@@ -128,7 +131,8 @@ type Listener struct {
 
 // Status is the server for health and metrics.
 type Status struct {
-	Listener `mapstructure:",squash"`
+	Listener  `mapstructure:",squash"`
+	TLSServer `mapstructure:",squash"`
 	// Profiles serves profiles, too; the address must be on loopback then.
 	Profiles bool `mapstructure:"profiles"`
 }
@@ -308,6 +312,10 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.port", Kind: KindInt, Default: 8000, Max: maxPort, Aliases: []Alias{{Name: "DYN_HTTP_PORT"}}, Help: "port to listen on; 0 takes a free one"},
 		{Name: "frontend.body_limit", Kind: KindSize, Default: Size(45 << 20), Aliases: []Alias{{Name: "DYN_HTTP_BODY_LIMIT_MB", Unit: "MiB"}}, Help: "largest request body; larger ones are answered with 413"},
 		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "bearer token that clients must send, or several, joined by commas: clients with different keys get equal shares of the workers; /health and /metrics require it, too, for more than the state of this node; empty admits every client"},
+		{Name: "frontend.allow_unauthenticated", Kind: KindBool, Default: false, Help: "admit every client that reaches an address beyond loopback, without API keys and client certificates; without it, such a frontend does not start"},
+		{Name: "frontend.tls_cert_file", Kind: KindPath, Default: "", Aliases: []Alias{{Name: "DYN_TLS_CERT_PATH"}}, Help: "certificate of the frontend, or its PEM text; with one, it serves HTTPS only, with HTTP/1.1 and HTTP/2"},
+		{Name: "frontend.tls_key_file", Kind: KindPath, Default: "", Aliases: []Alias{{Name: "DYN_TLS_KEY_PATH"}}, Help: "key of that certificate, or its PEM text"},
+		{Name: "frontend.tls_client_ca_file", Kind: KindPath, Default: "", Help: "authorities of client certificates, or their PEM text; with them, only clients with such a certificate can connect"},
 		{Name: "frontend.trusted_proxies", Kind: KindList, Default: []string{}, Help: "addresses or networks (10.0.0.0/8) of proxies whose X-Forwarded-For header is trusted for the client's address; without several keys, clients with different addresses get equal shares of the workers"},
 		{Name: "frontend.cors_origins", Kind: KindList, Default: []string{}, Help: "origins of web pages that may use the frontend from a browser, such as https://chat.example.com; * for all; without an API key, POSTs of other pages are refused"},
 		{Name: "frontend.allowed_hosts", Kind: KindList, Default: []string{}, Help: "names by which requests may reach the frontend over loopback without an API key, beside localhost, addresses and the name of this machine; * for all; a proxy on this machine that passes on its own name needs it"},
@@ -316,6 +324,9 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
 
 		{Name: "status.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address of the status server; port 0 takes a free one; with node.advertise_host, this default is port 7371, with frontend.api_key at that host"},
+		{Name: "status.tls_cert_file", Kind: KindPath, Default: "", Help: "certificate of the status server, or its PEM text; with one, it serves HTTPS only"},
+		{Name: "status.tls_key_file", Kind: KindPath, Default: "", Help: "key of that certificate, or its PEM text"},
+		{Name: "status.tls_client_ca_file", Kind: KindPath, Default: "", Help: "authorities of client certificates, or their PEM text; with them, only clients with such a certificate can connect, and they see what the API key would show them"},
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
 		{Name: "request_plane.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for requests to the workers of this node; port 0 takes a free one; with node.advertise_host, this default is port 7370 of that host"},
 		{Name: "request_plane.mode", Flag: "request-plane", Kind: KindString, Default: PlaneTCP, Choices: []string{PlaneTCP, PlaneHTTP}, Aliases: []Alias{{Name: "DYN_REQUEST_PLANE"}}, Help: "how this node serves requests: tcp, the fastest, or http (HTTP/2), which curl can call; each node calls the others as they serve, so that nodes may differ"},

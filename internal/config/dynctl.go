@@ -17,7 +17,10 @@ type Dynctl struct {
 
 	Etcd EtcdClient `mapstructure:"etcd"`
 	NATS NATSClient `mapstructure:"nats"`
-	Top  Top        `mapstructure:"top"`
+
+	Frontend FrontendClient `mapstructure:"frontend"`
+
+	Top Top `mapstructure:"top"`
 }
 
 // Top configures the dashboard.
@@ -36,6 +39,7 @@ func DynctlTable() Table {
 			{"discovery", "What holds the shared state of the cluster; of one that runs here, the dynamod in state_dir says so"},
 			{"etcd", "etcd of the cluster; without endpoints, that of the dynamod in state_dir"},
 			{"nats", "NATS of the cluster; without a URL, that of the dynamod in state_dir"},
+			{"frontend", "Frontends that serve HTTPS"},
 			{"top", "The dashboard"},
 		},
 	}
@@ -54,6 +58,7 @@ func DynctlTable() Table {
 	t.Keys = append(t.Keys, discoveryKeys()...)
 	t.Keys = append(t.Keys, etcdClientKeys()...)
 	t.Keys = append(t.Keys, natsClientKeys()...)
+	t.Keys = append(t.Keys, frontendClientKeys()...)
 	t.Keys = append(t.Keys,
 		Key{Name: "top.interval", Kind: KindDuration, Default: time.Second, Flag: "interval", Command: "top", Help: "time between two snapshots"},
 		Key{Name: "top.theme", Kind: KindString, Default: "auto", Choices: []string{"auto", "dark", "light", "mono", "contrast", "deuteranopia", "tritanopia"}, Flag: "theme", Command: "top", Help: "colors"},

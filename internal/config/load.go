@@ -93,6 +93,7 @@ func (t Table) load(in Input, cfg any) (*Origins, error) {
 		}
 		origins.values = append(origins.values, Value{k.Name, effective.value, effective.origin})
 	}
+	origins.warnings = append(origins.warnings, unusedLogins(origins)...)
 	for _, l := range []layer{file, environ} {
 		if err := v.MergeConfigMap(l.tree()); err != nil {
 			return nil, fmt.Errorf("merge configuration: %w", err)

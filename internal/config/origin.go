@@ -52,14 +52,20 @@ type Value struct {
 	Origin Origin
 }
 
-// Text returns the value as it would stand in a file; secrets are hidden.
-func (v Value) Text() string { return format(v.Value) }
+// Text returns the value as it would stand in a file. Secrets are hidden, and PEM texts in
+// the place of files, which may be keys.
+func (v Value) Text() string {
+	if text, ok := v.Value.(string); ok && isPEM(text) {
+		return hidden
+	}
+	return format(v.Value)
+}
 
 // Plain returns the value for JSON and YAML: numbers, booleans and lists stay
 // what they are, durations and sizes become text with a unit, secrets are hidden.
 func (v Value) Plain() any {
 	switch v.Value.(type) {
-	case time.Duration, Size, Secret:
+	case time.Duration, Size, Secret, string:
 		return v.Text()
 	}
 	return v.Value

@@ -22,14 +22,28 @@ type EtcdClient struct {
 	KeyFile  string `mapstructure:"key_file"`
 }
 
+// FrontendClient configures access to frontends that serve HTTPS.
+type FrontendClient struct {
+	// CAFile, CertFile and KeyFile are paths, or the PEM text itself.
+	CAFile   string `mapstructure:"ca_file"`
+	CertFile string `mapstructure:"cert_file"`
+	KeyFile  string `mapstructure:"key_file"`
+}
+
 // NATSClient configures access to the cluster's NATS.
 type NATSClient struct {
 	// URL is one or more "nats://host:port", joined by commas, or "dynamod://host:port".
-	URL       string `mapstructure:"url"`
-	Username  string `mapstructure:"username"`
-	Password  Secret `mapstructure:"password"`
-	Token     Secret `mapstructure:"token"`
+	URL      string `mapstructure:"url"`
+	Username string `mapstructure:"username"`
+	Password Secret `mapstructure:"password"`
+	Token    Secret `mapstructure:"token"`
+	// NKey is the seed of an NKey, or a file with it.
+	NKey      Secret `mapstructure:"nkey"`
 	CredsFile string `mapstructure:"creds_file"`
+	// CAFile, CertFile and KeyFile are paths, or the PEM text itself.
+	CAFile   string `mapstructure:"ca_file"`
+	CertFile string `mapstructure:"cert_file"`
+	KeyFile  string `mapstructure:"key_file"`
 }
 
 // InDynamod reports whether the endpoints are those of an etcd inside a dynamod.
@@ -52,6 +66,15 @@ func defaultStateDir(getenv func(string) string) string {
 		return filepath.Join(home, ".local", "state", "dynctl")
 	}
 	return ""
+}
+
+// frontendClientKeys are those of programs that talk to frontends over HTTPS.
+func frontendClientKeys() []Key {
+	return []Key{
+		{Name: "frontend.ca_file", Kind: KindPath, Default: "", Help: "certificate authority of frontends that serve HTTPS: a file, or the PEM text itself; empty means those of the system"},
+		{Name: "frontend.cert_file", Kind: KindPath, Default: "", Help: "client certificate for frontends that ask for one: a file, or the PEM text itself"},
+		{Name: "frontend.key_file", Kind: KindPath, Default: "", Help: "key of that certificate: a file, or the PEM text itself"},
+	}
 }
 
 func etcdClientKeys() []Key {
@@ -108,13 +131,31 @@ func natsClientKeys() []Key {
 		},
 		{
 			Name: "nats.token", Kind: KindSecret, Default: Secret(""),
-			Help:    "NATS token, instead of a user",
+			Help:    "NATS token, used without a user",
 			Aliases: []Alias{{Name: "NATS_AUTH_TOKEN"}},
 		},
 		{
+			Name: "nats.nkey", Kind: KindSecret, Default: Secret(""),
+			Help:    "seed of the NKey of the NATS user, or a file with it, used without a user and a token",
+			Aliases: []Alias{{Name: "NATS_AUTH_NKEY"}},
+		},
+		{
 			Name: "nats.creds_file", Kind: KindPath, Default: "",
-			Help:    "NATS credentials file, instead of a user or token",
+			Help:    "NATS credentials file, used without a user, a token and an NKey",
 			Aliases: []Alias{{Name: "NATS_AUTH_CREDENTIALS_FILE"}},
+		},
+		{
+			Name: "nats.ca_file", Kind: KindPath, Default: "",
+			Help:    "certificate authority that signed the certificate of NATS, which tls:// in nats.url asks for: a file, or the PEM text itself",
+			Aliases: []Alias{{Name: "NATS_TLS_CA_CERT_PATH"}},
+		},
+		{
+			Name: "nats.cert_file", Kind: KindPath, Default: "",
+			Help: "client certificate for NATS: a file, or the PEM text itself",
+		},
+		{
+			Name: "nats.key_file", Kind: KindPath, Default: "",
+			Help: "key of the client certificate: a file, or the PEM text itself",
 		},
 	}
 }

@@ -78,3 +78,19 @@ func (t Table) unusedVariables(env map[string]string) []string {
 	slices.Sort(warnings)
 	return warnings
 }
+
+// unusedLogins warns of credentials for NATS that are not used because of others.
+func unusedLogins(o *Origins) (warnings []string) {
+	used := ""
+	for _, key := range []string{"nats.username", "nats.token", "nats.nkey", "nats.creds_file"} {
+		v, ok := o.Of(key)
+		switch {
+		case !ok || v.Text() == "":
+		case used == "":
+			used = key
+		default:
+			warnings = append(warnings, fmt.Sprintf("%s: %s is not used: %s is", v.Origin, key, used))
+		}
+	}
+	return warnings
+}

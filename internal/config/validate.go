@@ -118,26 +118,13 @@ func (v *validator) etcd(e EtcdClient) {
 	if e.Username != "" && e.Password == "" {
 		v.wrong("etcd.password", "is not set, but etcd.username is")
 	}
-	if e.CertFile != "" && e.KeyFile == "" {
-		v.wrong("etcd.key_file", "is not set, but etcd.cert_file is")
-	}
-	if e.KeyFile != "" && e.CertFile == "" {
-		v.wrong("etcd.cert_file", "is not set, but etcd.key_file is")
-	}
+	v.pair(e.TLSFiles(), false, false)
 }
 
-// nixl checks that TLS is configured on both sides or not at all: who has a
-// certificate must also say whom to trust.
+// nixl checks that TLS is configured on both sides or not at all: a node with a certificate
+// must also say whom to trust.
 func (v *validator) nixl(n NIXL) {
-	set := map[string]bool{"nixl.tls_cert_file": n.TLSCertFile != "", "nixl.tls_key_file": n.TLSKeyFile != "", "nixl.tls_ca_file": n.TLSCAFile != ""}
-	for _, has := range []string{"nixl.tls_cert_file", "nixl.tls_key_file", "nixl.tls_ca_file"} {
-		for _, needs := range []string{"nixl.tls_cert_file", "nixl.tls_key_file", "nixl.tls_ca_file"} {
-			if set[has] && !set[needs] {
-				v.wrong(needs, "is not set, but %s is", has)
-				return
-			}
-		}
-	}
+	v.pair(n.TLSFiles(), true, true)
 	if n.TLSServerName != "" && n.TLSCertFile == "" {
 		v.wrong("nixl.tls_cert_file", "is not set, but nixl.tls_server_name is")
 	}
@@ -151,23 +138,28 @@ func (v *validator) nats(n NATSClient) {
 	}
 	if n.InDynamod() {
 		v.embedded("nats.url", strings.Split(n.URL, ","), []given{
-			{"nats.username", n.Username != ""}, {"nats.token", n.Token != ""}, {"nats.creds_file", n.CredsFile != ""},
+			{"nats.username", n.Username != ""}, {"nats.token", n.Token != ""}, {"nats.nkey", n.NKey != ""}, {"nats.creds_file", n.CredsFile != ""},
+			{"nats.ca_file", n.CAFile != ""}, {"nats.cert_file", n.CertFile != ""},
 		})
 	}
 	if n.Username == "" && n.Password != "" {
 		v.wrong("nats.username", "is not set, but nats.password is")
 	}
-	ways := []string{}
-	for _, w := range []struct {
-		set bool
-		key string
-	}{{n.Username != "", "nats.username"}, {n.Token != "", "nats.token"}, {n.CredsFile != "", "nats.creds_file"}} {
-		if w.set {
-			ways = append(ways, w.key)
-		}
+	v.pair(n.TLSFiles(), false, false)
+	if f := n.TLSFiles(); f.Any() && strings.Contains(n.URL, "nats://") {
+		v.wrong(f.Named(), "has no use with nats:// in nats.url: write tls:// for a server that speaks TLS")
 	}
-	if len(ways) > 1 {
-		v.wrong(ways[0], "cannot be combined with %s: choose one way to log in", ways[1])
+}
+
+// exposed checks what other hosts reach: a frontend there asks clients who they are, unless
+// it is told not to.
+func (v *validator) exposed(d Dynamod) {
+	f := d.Frontend
+	if f.Enabled && !onLoopback(net.JoinHostPort(f.Host, "1")) && f.APIKey == "" && f.TLSClientCAFile == "" && !f.AllowUnauthenticated {
+		v.wrong("frontend.host", "%q is an address that other hosts reach, where everybody could use the models: set frontend.api_key, or frontend.tls_client_ca_file, or frontend.allow_unauthenticated: true to admit every client", f.Host)
+	}
+	if d.Status.Profiles && !onLoopback(d.Status.Listen) {
+		v.wrong("status.profiles", "is set, but status.listen is %s: profiles tell everything about the process and are served on loopback only", d.Status.Listen)
 	}
 }
 
@@ -229,9 +221,9 @@ func (d Dynamod) Validate() error {
 	} {
 		v.listen(l.key, l.addr)
 	}
-	if d.Status.Profiles && !onLoopback(d.Status.Listen) {
-		v.wrong("status.profiles", "is set, but status.listen is %s: profiles tell everything about the process and are served on loopback only", d.Status.Listen)
-	}
+	v.pair(d.Frontend.TLSFiles(), false, true)
+	v.pair(d.Status.TLSFiles(), false, true)
+	v.exposed(d)
 	// etcd counts leases in seconds. Below two, a busy machine loses them for nothing.
 	if ttl := d.Etcd.LeaseTTL; ttl < 2*time.Second || ttl > time.Hour || ttl%time.Second != 0 {
 		v.wrong("etcd.lease_ttl", "%s is not a number of whole seconds from 2s to 1h", formatDuration(ttl))
@@ -267,6 +259,7 @@ func (d Dynctl) Validate() error {
 	v.discovery(d.Discovery, d.Etcd)
 	v.etcd(d.Etcd)
 	v.nats(d.NATS)
+	v.pair(d.Frontend.TLSFiles(), false, false)
 	if i := d.Top.Interval; i < 100*time.Millisecond || i > time.Hour {
 		v.wrong("top.interval", "%s is not between 100ms and 1h", formatDuration(i))
 	}

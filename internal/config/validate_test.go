@@ -1,15 +1,11 @@
 package config_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +21,7 @@ func TestDynamodValidate(t *testing.T) {
 	}{
 		{"defaults", nil, ""},
 		{"external etcd", []string{"--etcd-endpoints=a:2379,https://b:2379"}, ""},
-		{"ipv6", []string{"--node-advertise-host=fe80::1", "--frontend-host=::", "--status-listen=[::1]:9"}, ""},
+		{"ipv6", []string{"--node-advertise-host=fe80::1", "--frontend-host=::1", "--status-listen=[::1]:9"}, ""},
 		{"all addresses", []string{"--nixl-listen=:9000"}, ""},
 		{"profiles", []string{"--status-profiles", "--status-listen=[::1]:9"}, ""},
 		{"profiles for all", []string{"--status-profiles", "--status-listen=:9"}, "status.profiles: is set, but status.listen is :9"},
@@ -43,7 +39,18 @@ func TestDynamodValidate(t *testing.T) {
 		{"NIXL name alone", []string{"--nixl-tls-server-name=n"}, "nixl.tls_cert_file: is not set, but nixl.tls_server_name is"},
 		{"key without cert", []string{"--etcd-key-file=c"}, "etcd.cert_file: is not set, but etcd.key_file is"},
 		{"user without password", []string{"--etcd-username=u"}, "etcd.password: is not set, but etcd.username is"},
-		{"two nats logins", []string{"--nats-username=u", "--nats-creds-file=f"}, "--nats-username: nats.username: cannot be combined with nats.creds_file"},
+		{"plain nats with an authority", []string{"--nats-url=nats://a:1", "--nats-ca-file=f"}, "--nats-ca-file: nats.ca_file: has no use with nats:// in nats.url: write tls://"},
+		{"nats with an authority", []string{"--nats-url=tls://a:1", "--nats-ca-file=f"}, ""},
+		{"nats cert without key", []string{"--nats-cert-file=f"}, "nats.key_file: is not set, but nats.cert_file is"},
+		{"frontend cert without key", []string{"--frontend-tls-cert-file=f"}, "frontend.tls_key_file: is not set, but frontend.tls_cert_file is"},
+		{"frontend client authority alone", []string{"--frontend-tls-client-ca-file=f"}, "frontend.tls_cert_file: is not set, but frontend.tls_client_ca_file is"},
+		{"status key without cert", []string{"--status-tls-key-file=f"}, "status.tls_cert_file: is not set, but status.tls_key_file is"},
+		{"frontend for all", []string{"--frontend-host=0.0.0.0"}, `--frontend-host: frontend.host: "0.0.0.0" is an address that other hosts reach, where everybody could use the models: set frontend.api_key`},
+		{"frontend at no address", []string{"--frontend-host="}, "address that other hosts reach"},
+		{"frontend for all, in plain words", []string{"--frontend-host=::", "--frontend-allow-unauthenticated"}, ""},
+		{"frontend for certified clients", []string{"--frontend-host=gpu-7", "--frontend-tls-cert-file=c", "--frontend-tls-key-file=k", "--frontend-tls-client-ca-file=a"}, ""},
+		{"frontend for all with TLS", []string{"--frontend-host=gpu-7", "--frontend-tls-cert-file=c", "--frontend-tls-key-file=k"}, "address that other hosts reach"},
+		{"frontend for all that is off", []string{"--frontend-host=::", "--frontend-enabled=false"}, ""},
 		{"no time to read", []string{"--frontend-write-timeout=0"}, "--frontend-write-timeout: frontend.write_timeout: 0s is not between 1s and 1h"},
 		{"target in nanoseconds", []string{"--engine-itl-target=100us"}, "--engine-itl-target: engine.itl_target: 100µs is not a number of whole milliseconds up to 24h"},
 		{"speculation", []string{"--engine-speculative=eagle"}, `--engine-speculative: engine.speculative: "eagle" is not off or ngram; expected off, ngram, ngram:5, or ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2`},
@@ -106,76 +113,70 @@ func TestNoHomeNoStateDir(t *testing.T) {
 	}
 }
 
-func TestNIXLTLS(t *testing.T) {
-	cert, key := certificate(t)
-	read := func(string) ([]byte, error) { return nil, fs.ErrNotExist }
-	if c, err := (config.NIXL{}).TLS(read); c != nil || err != nil {
-		t.Errorf("without a certificate: %v, %v", c, err)
+// PEM texts in the place of files may be keys, and credentials are secrets.
+func TestSecretsAreNotShown(t *testing.T) {
+	const key = "-----BEGIN PRIVATE KEY-----\nhunter2\n"
+	_, origins, err := loadDynamod(t, nil, []string{
+		"ETCD_AUTH_CLIENT_KEY=" + key, "NATS_AUTH_NKEY=hunter2", "NATS_AUTH_PASSWORD=hunter2", "NATS_AUTH_TOKEN=hunter2",
+		"DYN_TLS_KEY_PATH=" + key, "ETCD_AUTH_PASSWORD=hunter2", "ETCD_AUTH_CA=/ca.pem",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	n := config.NIXL{TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "peer"}
-	c, err := n.TLS(read)
-	if err != nil || c.RootCAs == nil || len(c.Certificates) != 1 || c.ServerName != "peer" {
-		t.Errorf("TLS() = %+v, %v", c, err)
+	shown := map[string]string{}
+	for _, v := range origins.All() {
+		if s := fmt.Sprint(v.Text(), v.Plain()); strings.Contains(s, "hunter2") {
+			t.Errorf("%s shows %s", v.Key, s)
+		}
+		shown[v.Key] = v.Text()
 	}
-	n.TLSCAFile = "/absent.pem"
-	if _, err := n.TLS(read); err == nil || !strings.HasPrefix(err.Error(), "nixl.tls_ca_file: file does not") {
-		t.Errorf("TLS() without a file: %v", err)
+	for _, key := range []string{"etcd.key_file", "nats.nkey", "frontend.tls_key_file"} {
+		if shown[key] != "(hidden)" {
+			t.Errorf("%s shows %q", key, shown[key])
+		}
+	}
+	if shown["etcd.ca_file"] != "/ca.pem" {
+		t.Errorf("a path shows %q", shown["etcd.ca_file"])
 	}
 }
 
-func TestEtcdTLS(t *testing.T) {
-	cert, key := certificate(t)
-	files := map[string]string{"/ca.pem": cert, "/c.pem": cert, "/k.pem": key, "/bad.pem": "no certificate"}
-	read := func(path string) ([]byte, error) {
-		if text, ok := files[path]; ok {
-			return []byte(text), nil
-		}
-		return nil, fs.ErrNotExist
+// Of several ways to log in at NATS, Dynamo uses the first of a fixed order.
+func TestUnusedLoginsAreTold(t *testing.T) {
+	_, origins, err := loadDynamod(t, []string{"--nats-creds-file=f"}, []string{"NATS_AUTH_NKEY=s", "NATS_AUTH_TOKEN=t"}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if c, err := (config.EtcdClient{Endpoints: []string{"a:2379"}}).TLS(read); c != nil || err != nil {
-		t.Errorf("plain endpoint: %v, %v", c, err)
-	}
-	if c, err := (config.EtcdClient{Endpoints: []string{"https://a:2379"}}).TLS(read); c == nil || err != nil {
-		t.Errorf("https endpoint: %v, %v", c, err)
-	}
-	for name, e := range map[string]config.EtcdClient{
-		"files": {CAFile: "/ca.pem", CertFile: "/c.pem", KeyFile: "/k.pem"},
-		"text":  {CAFile: cert, CertFile: cert, KeyFile: key},
-	} {
-		c, err := e.TLS(read)
-		if err != nil || c.RootCAs == nil || len(c.Certificates) != 1 {
-			t.Errorf("%s: %+v, %v", name, c, err)
-		}
-	}
-	for want, e := range map[string]config.EtcdClient{
-		"etcd.ca_file: no certificate": {CAFile: "/bad.pem"},
-		"etcd.ca_file: file does not":  {CAFile: "/absent.pem"},
-		"etcd.key_file: file does not": {CertFile: "/c.pem", KeyFile: "/absent.pem"},
-		"etcd.cert_file: tls":          {CertFile: "/bad.pem", KeyFile: "/k.pem"},
-	} {
-		if _, err := e.TLS(read); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+	want := []string{"NATS_AUTH_NKEY: nats.nkey is not used: nats.token is", "--nats-creds-file: nats.creds_file is not used: nats.token is"}
+	if got := origins.Warnings(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func certificate(t *testing.T) (certPEM, keyPEM string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+func TestTLSFiles(t *testing.T) {
+	inline := config.TLSFile{Value: "\n-----BEGIN CERTIFICATE-----"}
+	if !inline.Inline() || (config.TLSFile{Value: "/c.pem"}).Inline() {
+		t.Error("text and path are confused")
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
+	for _, tc := range []struct {
+		e    config.EtcdClient
+		want bool
+	}{
+		{config.EtcdClient{Endpoints: []string{"a:2379", "http://b:2379"}}, false},
+		{config.EtcdClient{Endpoints: []string{"a:2379", "https://b:2379"}}, true},
+		{config.EtcdClient{CAFile: "c"}, true},
+		{config.EtcdClient{CertFile: "c"}, true},
+	} {
+		if tc.e.WantsTLS() != tc.want {
+			t.Errorf("%+v: WantsTLS is %v", tc.e, !tc.want)
+		}
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
+	f := config.Frontend{TLSServer: config.TLSServer{TLSCertFile: "c", TLSClientCAFile: "a"}}.TLSFiles()
+	if f.Section() != "frontend" || f.Named() != "frontend.tls_cert_file" || f.CA != (config.TLSFile{Setting: "frontend.tls_client_ca_file", Value: "a"}) {
+		t.Errorf("%+v", f)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
+	if (config.NIXL{}).TLSFiles().Any() || !(config.NIXL{TLSCAFile: "a"}).TLSFiles().Any() {
+		t.Error("Any is wrong")
+	}
 }
 
 func TestLogHandler(t *testing.T) {

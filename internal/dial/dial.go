@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/certs"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/events"
@@ -23,17 +23,33 @@ import (
 type Identity struct {
 	User   string // in the common name of its certificate, such as "dynctl"
 	Secret credentials.Secret
+	// Certs lists what follows the files of certificates for other servers; nil for no list.
+	Certs *certs.Followers
 }
 
 // ErrNoSecret is returned for servers inside a dynamod when this machine lacks their
 // cluster's secret.
 var ErrNoSecret = errors.New("it runs inside a dynamod, which requires the cluster's secret, and this machine has none")
 
-func (id Identity) tls() (*tls.Config, error) {
+// tls returns the settings of connections to servers inside a dynamod.
+func (id Identity) tls() (func() *tls.Config, error) {
 	if id.Secret.IsZero() {
 		return nil, ErrNoSecret
 	}
-	return id.Secret.ClientTLS(id.User)
+	cfg, err := id.Secret.ClientTLS(id.User)
+	return func() *tls.Config { return cfg }, err
+}
+
+// files returns the settings of connections to other servers, if TLS is wanted.
+func (id Identity) files(wanted bool, files config.TLSFiles, log *slog.Logger) (func() *tls.Config, error) {
+	if !wanted {
+		return nil, nil
+	}
+	f, err := id.Certs.Follow(files, log)
+	if err != nil {
+		return nil, err
+	}
+	return f.TLS, nil
 }
 
 // Store returns the store at the given addresses, or etcd at the configured ones if there are
@@ -58,7 +74,7 @@ func Etcd(c config.EtcdClient, endpoints []string, id Identity, log *slog.Logger
 		cfg = store.EtcdConfig{Endpoints: each(c.Endpoints, "https://")}
 		cfg.TLS, err = id.tls()
 	} else {
-		cfg.TLS, err = c.TLS(os.ReadFile)
+		cfg.TLS, err = id.files(c.WantsTLS(), c.TLSFiles(), log)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(c.Endpoints, ","), err)
@@ -81,14 +97,17 @@ func NATS(c config.NATSClient, url, name string, id Identity, log *slog.Logger) 
 	}
 	cfg := events.Config{
 		URL: c.URL, User: c.Username, Password: string(c.Password), Token: string(c.Token),
-		CredentialsFile: c.CredsFile, Name: name,
+		NKey: string(c.NKey), CredentialsFile: c.CredsFile, Name: name,
 	}
+	var err error
 	if c.InDynamod() {
-		secure, err := id.tls()
-		if err != nil {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", c.URL, err)
-		}
-		cfg = events.Config{URL: strings.Join(each(strings.Split(c.URL, ","), "tls://"), ","), TLS: secure, TLSFirst: true, Name: name}
+		cfg = events.Config{URL: strings.Join(each(strings.Split(c.URL, ","), "tls://"), ","), TLSFirst: true, Name: name}
+		cfg.TLS, err = id.tls()
+	} else {
+		cfg.TLS, err = id.files(c.WantsTLS(), c.TLSFiles(), log)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", c.URL, err)
 	}
 	bus, err := events.NewNATS(cfg, log)
 	if err != nil {

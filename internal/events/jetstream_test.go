@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/patience"
 )
 
+// noTLS are settings that no server asks for.
 func noTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 
 // tally counts handled messages by id.

@@ -2,23 +2,28 @@ package events
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 )
 
 // Config holds the address and credentials of NATS. If several credentials are set, the
-// first of these is used: user and password, token, nkey seed file, credentials file.
+// first of these is used: user and password, token, NKey, credentials file.
 type Config struct {
 	URL             string // nats://host:port, tls://host:port, or several with commas
 	User, Password  string
 	Token           string
-	NKeySeedFile    string
+	NKey            string // its seed, or a file with it
 	CredentialsFile string
-	TLS             *tls.Config // nil: as the URL demands
+	// TLS returns the settings of one new connection. A URL with tls:// is needed then. Nil
+	// means as the URL demands.
+	TLS func() *tls.Config
 	// TLSFirst starts TLS before the server has sent its greeting.
 	TLSFirst bool
 	Name     string // shown in the server's list of connections
@@ -58,10 +63,10 @@ func (c Config) options() ([]nats.Option, error) {
 		opts = append(opts, nats.UserInfo(c.User, c.Password))
 	case c.Token != "":
 		opts = append(opts, nats.Token(c.Token))
-	case c.NKeySeedFile != "":
-		opt, err := nats.NkeyOptionFromSeed(c.NKeySeedFile)
+	case c.NKey != "":
+		opt, err := nkeyOption(c.NKey)
 		if err != nil {
-			return nil, fmt.Errorf("nats nkey %s: %w", c.NKeySeedFile, err)
+			return nil, fmt.Errorf("nats nkey: %w", err)
 		}
 		opts = append(opts, opt)
 	case c.CredentialsFile != "":
@@ -71,12 +76,49 @@ func (c Config) options() ([]nats.Option, error) {
 		if strings.HasPrefix(c.URL, "nats://") {
 			return nil, errors.New("nats: a TLS configuration needs a tls:// URL")
 		}
-		opts = append(opts, nats.Secure(c.TLS))
+		opts = append(opts, secured(c.TLS))
 	}
 	if c.TLSFirst {
 		opts = append(opts, nats.TLSHandshakeFirst())
 	}
 	return opts, nil
+}
+
+// secured makes the library ask for the settings of TLS at each connection, so that changed
+// certificates are used.
+func secured(settings func() *tls.Config) nats.Option {
+	return func(o *nats.Options) error {
+		first := settings()
+		o.Secure, o.TLSConfig = true, first
+		if len(first.Certificates) > 0 {
+			o.TLSCertCB = func() (tls.Certificate, error) {
+				if now := settings().Certificates; len(now) > 0 {
+					return now[0], nil
+				}
+				return first.Certificates[0], nil
+			}
+		}
+		if first.RootCAs != nil {
+			o.RootCAsCB = func() (*x509.CertPool, error) { return settings().RootCAs, nil }
+		}
+		return nil
+	}
+}
+
+// nkeyOption logs in with a seed, or the one in a file, which is read at each connection.
+func nkeyOption(seedOrFile string) (nats.Option, error) {
+	keys, err := nkeys.FromSeed([]byte(strings.TrimSpace(seedOrFile)))
+	if err != nil {
+		if _, err := os.Stat(seedOrFile); err != nil {
+			return nil, errors.New("it is neither a seed nor a file with one") // and must not be printed
+		}
+		return nats.NkeyOptionFromSeed(seedOrFile)
+	}
+	public, err := keys.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Nkey(public, keys.Sign), nil
 }
 
 // reconnectDelay doubles from firstRetry. One attempt tries every server once.

@@ -234,8 +234,8 @@ func TestNATSBadConfig(t *testing.T) {
 		cfg  events.Config
 	}{
 		{"url", events.Config{URL: "nats://%zz"}},
-		{"nkey file", events.Config{URL: "nats://127.0.0.1:1", NKeySeedFile: "/does/not/exist"}},
-		{"tls with a plain url", events.Config{URL: "nats://127.0.0.1:1", TLS: noTLS()}},
+		{"nkey file", events.Config{URL: "nats://127.0.0.1:1", NKey: "/does/not/exist"}},
+		{"tls with a plain url", events.Config{URL: "nats://127.0.0.1:1", TLS: noTLS}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

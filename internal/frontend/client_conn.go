@@ -26,6 +26,9 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 // Continue, which all clients of HTTP/1.1 skip) or, in a stream that has begun, a
 // comment. A reset that follows ends the context. Clients of HTTP/1.0 do not know interim
 // responses. If they close, the frontend notices when it writes the answer.
+//
+// Over TLS, the end of the stream counts as the end of the client: no client is known that
+// shuts down one side of TLS and waits. Over HTTP/2, clients say when they leave a request.
 type client struct {
 	// cancel ends the work for the client. The cause is context.Canceled if the client
 	// left.

@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,8 +29,11 @@ type Config struct {
 	Host          string
 	Port          int // 0 takes a free one
 	AdvertiseHost string
-	BodyLimit     int64  // bytes
-	APIKey        string // several are separated by commas; empty lets everyone in
+	// TLS makes the frontend serve HTTPS, and offer [Protocols]; nil means HTTP/1.1 without
+	// TLS. With client certificates, clients that have one see what an API key would show.
+	TLS       *tls.Config
+	BodyLimit int64  // bytes
+	APIKey    string // several are separated by commas; empty lets everyone in
 	// TrustedProxies are addresses and networks whose X-Forwarded-For header is trusted.
 	TrustedProxies []string
 	CORSOrigins    []string      // see Browsers
@@ -135,6 +139,9 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	f.limits.write = cmp.Or(cfg.WriteTimeout, f.limits.write)
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.url = "http://" + f.advertised()
+	if cfg.TLS != nil {
+		f.url = "https://" + f.advertised()
+	}
 	if err := f.watch(context.WithoutCancel(ctx)); err != nil {
 		f.release()
 		return nil, err
@@ -142,9 +149,31 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	f.srv = &http.Server{
 		Handler: browsers.Guard(f.routes()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return f.ctx }, ConnContext: withConn,
-		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug), TLSConfig: cfg.TLS,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingAfter, WriteByteTimeout: 2 * f.limits.write,
+		},
 	}
 	return f, nil
+}
+
+// Protocols are the application protocols that a frontend with TLS offers.
+func Protocols() []string { return []string{"h2", "http/1.1"} }
+
+const (
+	// maxStreams is the most requests of one connection with HTTP/2 at a time; others wait.
+	maxStreams = 256
+	// pingAfter is the silence after which a connection with HTTP/2 is asked whether its
+	// client is there, and the time that it has to answer.
+	pingAfter = 30 * time.Second
+)
+
+// serve answers requests until the server is closed.
+func (f *Frontend) serve() error {
+	if f.cfg.TLS == nil {
+		return f.srv.Serve(f.ln)
+	}
+	return f.srv.ServeTLS(f.ln, "", "")
 }
 
 // watch starts following workers and models, until release.
@@ -205,7 +234,7 @@ func (f *Frontend) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { f.publishStats(background) })
 	served := make(chan error, 1)
-	wg.Go(func() { served <- f.srv.Serve(f.ln) })
+	wg.Go(func() { served <- f.serve() })
 
 	announcing, endAnnouncing := context.WithCancel(ctx)
 	unannounced := make(chan error, 1) // the reason, if announcing fails for good

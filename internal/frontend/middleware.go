@@ -109,12 +109,12 @@ func HasKey(r *http.Request, setting string) bool {
 
 // Insider reports whether a request may see names, addresses and figures beside a
 // server's state. If there is an API key, the request must bear it; otherwise it must
-// come over loopback.
+// come over loopback, or with a client certificate that the server has verified.
 func Insider(r *http.Request, key string) bool {
 	if key != "" {
 		return HasKey(r, key)
 	}
-	return overLoopback(r)
+	return overLoopback(r) || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
 // Insiders passes only requests of insiders to next, see [Insider].

@@ -148,6 +148,9 @@ func (s *sse) keepAlive(silence time.Duration) (time.Duration, error) {
 		}
 		return min(silence, left), s.failure
 	}
+	if s.begun {
+		s.extend(time.Now()) // over HTTP/2, a stream ends at its deadline whether or not it writes
+	}
 	if left := silence - time.Since(s.wrote); left > 0 {
 		return min(left, s.timeout), s.failure
 	}
@@ -193,10 +196,7 @@ func (s *sse) end(last []byte, failure error) error {
 
 // write sends buf to the client.
 func (s *sse) write(first bool, now time.Time) error {
-	if s.deadline.Sub(now) < s.timeout*3/2 { // to set it costs more than to encode an event
-		s.deadline = now.Add(2 * s.timeout)
-		_ = s.ctl.SetWriteDeadline(s.deadline) // the server takes it back
-	}
+	s.extend(now)
 	if first {
 		h := s.w.Header()
 		h.Set("Content-Type", "text/event-stream")
@@ -211,6 +211,15 @@ func (s *sse) write(first bool, now time.Time) error {
 		return err
 	}
 	return s.ctl.Flush()
+}
+
+// extend moves the deadline of writes, which is between one and a half and two timeouts away
+// then. The caller writes, or keeps others from it.
+func (s *sse) extend(now time.Time) {
+	if s.deadline.Sub(now) < s.timeout*3/2 { // to set it costs more than to encode an event
+		s.deadline = now.Add(2 * s.timeout)
+		_ = s.ctl.SetWriteDeadline(s.deadline) // the server takes it back
+	}
 }
 
 // clientGone is a failed write: the client has closed the connection or does not read.

@@ -125,6 +125,32 @@ func TestStreamDeadline(t *testing.T) {
 	})
 }
 
+// A silent stream that has begun is never near its deadline: over HTTP/2 it would end there,
+// although nothing is written.
+func TestSilentStreamKeepsItsDeadlineAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		s := newSSE(w, time.Second)
+		wait, err := s.keepAlive(15 * time.Second)
+		if err != nil || len(w.set) != 0 {
+			t.Fatalf("before it has begun: deadlines %v, %v", w.set, err)
+		}
+		a := &completionAnswer{echo: make([]string, 1), chunks: newChunks("id", "o", "m", 0, false)}
+		if err := errors.Join(s.put(t.Context(), a, delta{text: "x"}), s.flush()); err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			time.Sleep(wait)
+			if left := time.Until(w.set[len(w.set)-1]); left < s.timeout/2 {
+				t.Fatalf("%s are left to write", left)
+			}
+			if wait, err = s.keepAlive(15 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A stream is silent when nothing was written for the whole time, whoever asks when.
 func TestStreamSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

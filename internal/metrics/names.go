@@ -141,9 +141,10 @@ const (
 
 // Metrics of a node itself.
 const (
-	NodeAlarm      = PrefixNode + "alarm"
-	NodeLogDropped = PrefixNode + "log_lines_dropped_total"
-	NodeNATS       = PrefixNode + "nats_messages_total"
+	NodeAlarm       = PrefixNode + "alarm"
+	NodeCertificate = PrefixNode + "certificate_end_seconds"
+	NodeLogDropped  = PrefixNode + "log_lines_dropped_total"
+	NodeNATS        = PrefixNode + "nats_messages_total"
 )
 
 // Label names that Dynamo uses.
@@ -169,6 +170,7 @@ const (
 	LabelWhere     = "where"
 	LabelWay       = "way"
 	LabelReason    = "reason"
+	LabelSection   = "section"
 	LabelOutcome   = "outcome"
 	LabelDirection = "direction"
 	LabelAgent     = "agent"

@@ -1,11 +1,13 @@
 package metrics
 
+import "time"
+
 // Node holds the metrics of a node itself.
 type Node struct {
 	// LogDropped counts lines of logs that a full disk did not take.
 	LogDropped Counter
 
-	alarms *GaugeVec
+	alarms, certificates *GaugeVec
 }
 
 // NewNode returns the metrics of a node in r.
@@ -13,6 +15,8 @@ func NewNode(r *Registry) *Node {
 	return &Node{
 		LogDropped: r.counter(NodeLogDropped, "Total number of log lines that were dropped because the disk was full").WithLabelValues(),
 		alarms:     r.gauge(NodeAlarm, "1 while the node needs attention, by reason", LabelReason),
+
+		certificates: r.gauge(NodeCertificate, "When a certificate from a file ends, in seconds since 1970, by section of the settings", LabelSection),
 	}
 }
 
@@ -23,6 +27,11 @@ func (n *Node) Alarm(reason string, on bool) {
 		value = 1
 	}
 	n.alarms.WithLabelValues(reason).Set(value)
+}
+
+// CertificateEnds shows when the certificate of a section of the settings ends.
+func (n *Node) CertificateEnds(section string, ends time.Time) {
+	n.certificates.WithLabelValues(section).Set(float64(ends.Unix()))
 }
 
 // SetNATS shows the messages of the NATS server inside the process, which messages

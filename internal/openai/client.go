@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,9 +22,9 @@ type Client struct {
 }
 
 // New returns a client of the frontend at a URL like http://127.0.0.1:8000. A path /v1 at
-// its end is accepted. key is the API key; empty for none. It fails if address is not an
-// HTTP URL.
-func New(address, key string) (*Client, error) {
+// its end is accepted. key is the API key; empty for none. secure are the settings of HTTPS;
+// nil trusts the authorities of the system. It fails if address is not an HTTP URL.
+func New(address, key string, secure *tls.Config) (*Client, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
@@ -33,7 +34,7 @@ func New(address, key string) (*Client, error) {
 	}
 	u.RawQuery, u.Fragment = "", ""
 	base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.String(), "/"), "/v1"), "/")
-	return &Client{base: base, key: key, http: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}}, nil
+	return &Client{base: base, key: key, http: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure}}}, nil
 }
 
 // URL returns the address of the frontend, without /v1.
@@ -99,7 +100,11 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 		if cause := context.Cause(req.Context()); cause != nil {
 			return nil, cause
 		}
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, bare(err))
+		kind := ErrUnreachable
+		if distrust(err) {
+			kind = ErrCertificate
+		}
+		return nil, fmt.Errorf("%w: %w", kind, bare(err))
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()

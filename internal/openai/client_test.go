@@ -18,7 +18,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c, err := New(srv.URL, "secret")
+	c, err := New(srv.URL, "secret", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestChatIsStopped(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	srv.Close()
-	c, err := New(srv.URL, "")
+	c, err := New(srv.URL, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestNew(t *testing.T) {
 		"ftp://host":                "",
 		"":                          "",
 	} {
-		c, err := New(in, "")
+		c, err := New(in, "", nil)
 		if (err == nil) != (want != "") || err == nil && c.URL() != want {
 			t.Errorf("New(%q): %v, %v, want %q", in, c, err, want)
 		}

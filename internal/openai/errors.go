@@ -1,10 +1,12 @@
 package openai
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,6 +18,9 @@ import (
 var (
 	// ErrUnreachable is returned when no HTTP server answers.
 	ErrUnreachable = errors.New("frontend not reachable")
+	// ErrCertificate is returned when a frontend answers HTTPS with a certificate that is not
+	// trusted, or does not accept the client's.
+	ErrCertificate = errors.New("no trust between this machine and the frontend")
 	// ErrBroken is returned when a stream ends before its answer does. The partial answer
 	// is returned with it.
 	ErrBroken = errors.New("the answer broke off")
@@ -110,4 +115,11 @@ func bare(err error) error {
 		return u.Err
 	}
 	return err
+}
+
+// distrust reports whether a connection failed because of the certificate of one side.
+func distrust(err error) bool {
+	var ours *tls.CertificateVerificationError
+	var theirs *net.OpError // with an alert, whose type crypto/tls does not export
+	return errors.As(err, &ours) || errors.As(err, &theirs) && theirs.Op == "remote error"
 }

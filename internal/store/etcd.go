@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -32,7 +34,8 @@ type EtcdConfig struct {
 	Endpoints []string
 	Username  string // with Password; works together with TLS
 	Password  string
-	TLS       *tls.Config   // nil means plain text
+	// TLS returns the settings of one new connection; nil means plain text.
+	TLS     func() *tls.Config
 	Timeout   time.Duration // of one call; default [DefaultTimeout]
 	// DialTimeout limits the login that NewEtcd performs when there is a user name;
 	// default [DefaultTimeout].
@@ -78,15 +81,20 @@ func NewEtcd(cfg EtcdConfig, log *slog.Logger) (*Etcd, error) {
 	if cfg.Username != "" {
 		e.login = newLogin(cfg.Username, cfg.Password, log)
 	}
+	options, secure := e.login.dialOptions(), (*tls.Config)(nil)
+	if cfg.TLS != nil {
+		secure = cfg.TLS() // says that there is TLS; the option below replaces it
+		options = append(options, grpc.WithTransportCredentials(eachTLS{credentials.NewTLS(secure), cfg.TLS}))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
-		TLS:                  cfg.TLS,
+		TLS:                  secure,
 		DialKeepAliveTime:    keepAliveProbe,
 		DialKeepAliveTimeout: DefaultTimeout,
 		PermitWithoutStream:  true,
 		Logger:               zap.NewNop(), // failures are returned and logged here
 		// The default reconnect back-off grows to two minutes, longer than a lease lives.
-		DialOptions: append(e.login.dialOptions(), grpc.WithConnectParams(grpc.ConnectParams{
+		DialOptions: append(options, grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: DefaultTimeout,
 		})),
@@ -111,6 +119,23 @@ func NewEtcd(cfg EtcdConfig, log *slog.Logger) (*Etcd, error) {
 		e.monitor(e.life.ctx)
 	}()
 	return e, nil
+}
+
+// eachTLS asks for the settings of TLS at each connection, so that changed certificates are
+// used.
+type eachTLS struct {
+	credentials.TransportCredentials
+	settings func() *tls.Config
+}
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (c eachTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(c.settings()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c eachTLS) Clone() credentials.TransportCredentials {
+	return eachTLS{c.TransportCredentials.Clone(), c.settings}
 }
 
 func withDefault(d, otherwise time.Duration) time.Duration {

@@ -105,7 +105,7 @@ func (s *site) config(addr string) store.EtcdConfig {
 		cfg.Username, cfg.Password = "root", "secret"
 	}
 	if s.pki != nil {
-		cfg.TLS = s.pki.client
+		cfg.TLS = func() *tls.Config { return s.pki.client }
 	}
 	return cfg
 }

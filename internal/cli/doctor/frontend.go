@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cli/doctor/judge"
+	"github.com/dynctl/dynctl/internal/cli/frontend"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/openai"
 )
@@ -25,7 +26,7 @@ func (o *Options) frontendFindings(ctx context.Context, v client.View) []judge.F
 		model = v.Topology.Model.Name
 	}
 	for _, url := range urls {
-		c, err := openai.New(url, o.Session.FrontendKey())
+		c, err := frontend.New(o.Session, url)
 		ask := func(f func(context.Context, *openai.Client, string) judge.Finding) func(context.Context) judge.Finding {
 			return func(ctx context.Context) judge.Finding {
 				if err != nil {
@@ -37,9 +38,6 @@ func (o *Options) frontendFindings(ctx context.Context, v client.View) []judge.F
 				}
 				return out.With("url", c.URL())
 			}
-		}
-		if err == nil {
-			defer c.Close()
 		}
 		checks = append(checks,
 			check{frontendChecks()[0], groupFrontend, ask(checkHealth)},

@@ -120,7 +120,7 @@ const whoListensTimeout = 500 * time.Millisecond
 func whoListens(ctx context.Context, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, whoListensTimeout)
 	defer cancel()
-	c, err := openai.New("http://"+addr, "")
+	c, err := openai.New("http://"+addr, "", nil)
 	if err != nil {
 		return ""
 	}

@@ -135,7 +135,7 @@ func TestRecallCheck(t *testing.T) {
 			}
 			f := httptest.NewServer(m)
 			defer f.Close()
-			c, err := openai.New(f.URL, "")
+			c, err := openai.New(f.URL, "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestRecallCheckWithoutAnAnswer(t *testing.T) {
 		{"broken", "the answer broke off", clitest.Streams("data: {}\n\n")},
 	} {
 		f := clitest.NewFrontend(t, tc.h)
-		c, err := openai.New(f.URL, "")
+		c, err := openai.New(f.URL, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

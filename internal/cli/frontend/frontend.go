@@ -20,10 +20,10 @@ import (
 func Find(ctx context.Context, s *session.Session, address, action string) (*openai.Client, error) {
 	if address != "" {
 		c, err := New(s, address)
-		if err != nil {
-			return nil, &exit.UsageError{Text: "--url: " + err.Error()}
+		if err != nil && !errors.Is(err, errSettings) {
+			err = &exit.UsageError{Text: "--url: " + err.Error()}
 		}
-		return c, nil
+		return c, err
 	}
 	c, err := s.Connect(ctx, action)
 	if err != nil {
@@ -38,15 +38,25 @@ func Find(ctx context.Context, s *session.Session, address, action string) (*ope
 		return nil, noFrontend(s, action, v)
 	}
 	found, err := New(s, urls[0])
+	if errors.Is(err, errSettings) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &exit.Failure{Action: action, Err: fmt.Errorf("address of the frontend: %w", err)}
 	}
 	return found, nil
 }
 
+// errSettings is returned for files of certificates that cannot be used.
+var errSettings = errors.New("cannot use the settings of HTTPS to frontends")
+
 // New returns a client of the frontend at an address, until the session ends.
 func New(s *session.Session, address string) (*openai.Client, error) {
-	c, err := openai.New(address, s.FrontendKey())
+	secure, err := s.FrontendTLS()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSettings, err)
+	}
+	c, err := openai.New(address, s.FrontendKey(), secure)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +92,12 @@ func Failure(sess *session.Session, action string, c *openai.Client, err error) 
 			f.Err = err
 		}
 		f.Code, f.Tries = exit.Unreachable, []string{"dynctl doctor", "dynctl ps --nodes"}
+	case errors.Is(err, openai.ErrCertificate):
+		f.Err = fmt.Errorf("%s: %w", c.URL(), err)
+		if strings.Contains(err.Error(), c.URL()) {
+			f.Err = err
+		}
+		f.Code, f.Tries = exit.Unreachable, []string{DistrustFix}
 	case errors.Is(err, ErrSilent):
 		f.Tries = []string{"--timeout 10m", "dynctl top   to see what requests wait for"}
 	case errors.Is(err, openai.ErrBroken):
@@ -98,6 +114,9 @@ func Failure(sess *session.Session, action string, c *openai.Client, err error) 
 	}
 	return f
 }
+
+// DistrustFix is what to do about [openai.ErrCertificate].
+const DistrustFix = "dynctl config set frontend.ca_file FILE   its authority; frontend.cert_file and key_file where it asks for a certificate"
 
 // Model chooses the model to talk to: want, or the only one that is served.
 func Model(ctx context.Context, sess *session.Session, c *openai.Client, action, want string, wait time.Duration) (openai.Model, error) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/dynctl/dynctl/internal/certs"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/output"
 	"github.com/dynctl/dynctl/internal/client"
@@ -45,6 +47,15 @@ const FrontendKeyVariable = "DYNAMOD_FRONTEND_API_KEY"
 func (s *Session) FrontendKey() string {
 	key, _, _ := strings.Cut(s.Env.Variables().Get(FrontendKeyVariable), ",")
 	return strings.TrimSpace(key)
+}
+
+// FrontendTLS returns the settings of HTTPS to frontends.
+func (s *Session) FrontendTLS() (*tls.Config, error) {
+	f, err := certs.Follow(s.Config.Frontend.TLSFiles(), s.Log)
+	if err != nil {
+		return nil, err
+	}
+	return f.TLS(), nil
 }
 
 // ReadOnly says why changes are refused; empty when they are not.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/frontend"
 	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/client"
@@ -32,29 +33,42 @@ func (u *localNodes) url(v client.View) string {
 // frontendTimeout bounds one question to a frontend.
 const frontendTimeout = 500 * time.Millisecond
 
-// listed asks a frontend for its models and says what is missing until it lists one. A frontend
-// that wants a key answers, and says nothing to us.
-func listed(ctx context.Context, s *session.Session, url, model string) (why string, needsKey bool) {
+// barred says why a frontend that answers says nothing to this dynctl; empty if it does.
+type barred string
+
+const (
+	needsKey   barred = "the frontend asks for an API key, which this dynctl does not have: put it into $" + session.FrontendKeyVariable
+	needsTrust barred = "the frontend serves HTTPS, which this dynctl cannot use: " + frontend.DistrustFix
+)
+
+// listed asks a frontend for its models and says what is missing until it lists one.
+func listed(ctx context.Context, s *session.Session, url, model string) (why string, _ barred) {
 	ctx, cancel := context.WithTimeout(ctx, frontendTimeout)
 	defer cancel()
-	c, err := openai.New(url, s.FrontendKey())
+	secure, err := s.FrontendTLS()
 	if err != nil {
-		return "its address is no URL: " + url, false
+		return "", needsTrust
+	}
+	c, err := openai.New(url, s.FrontendKey(), secure)
+	if err != nil {
+		return "its address is no URL: " + url, ""
 	}
 	defer c.Close()
 	models, err := c.Models(ctx)
 	var said *openai.Error
 	switch {
 	case errors.As(err, &said) && (said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden):
-		return "", true
+		return "", needsKey
+	case errors.Is(err, openai.ErrCertificate):
+		return "", needsTrust
 	case errors.As(err, &said):
-		return fmt.Sprintf("for an answer at %s; so far status %d", url, said.Status), false
+		return fmt.Sprintf("for an answer at %s; so far status %d", url, said.Status), ""
 	case errors.Is(err, openai.ErrProtocol):
-		return "for a list of models at " + url, false
+		return "for a list of models at " + url, ""
 	case err != nil:
-		return "for an answer at " + url, false
+		return "for an answer at " + url, ""
 	case slices.ContainsFunc(models, func(m openai.Model) bool { return m.ID == model }):
-		return "", false
+		return "", ""
 	}
-	return "until it lists " + model, false
+	return "until it lists " + model, ""
 }

@@ -19,15 +19,16 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/settle"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 )
 
 // screen is the state of up's screen between frames.
 type screen struct {
-	known    map[string]cluster.Worker
-	front    string // what the frontend waits for
-	frontUp  bool
-	url      string
-	needsKey bool
+	known   map[string]cluster.Worker
+	front   string // what the frontend waits for
+	frontUp bool
+	url     string
+	barred  barred
 }
 
 // showStores shows the first node while there is nothing else to show.
@@ -178,7 +179,7 @@ func (u *uplift) answer(r Result) error {
 	if r.URL != "" {
 		fmt.Fprintln(&text, r.URL)
 		if r.Decode > 0 {
-			fmt.Fprintln(&text, r.curl(s, u.screen.needsKey))
+			fmt.Fprintln(&text, r.curl(s, u.screen.barred == needsKey))
 		}
 	}
 	if s.Out.Prose() {
@@ -198,8 +199,8 @@ func (u *uplift) answer(r Result) error {
 		if r.URL == "" {
 			s.Out.Note("no node of this cluster has a frontend")
 		}
-		if u.screen.needsKey {
-			s.Out.Note("the frontend asks for an API key, which this dynctl does not have: put it into $%s", session.FrontendKeyVariable)
+		if u.screen.barred != "" {
+			s.Out.Note("%s", u.screen.barred)
 		}
 		if r.builtin && r.Decode > 0 {
 			s.Out.Note("the built-in model has 4 million weights: it knows this system and little else; --model DIR serves a real one")
@@ -243,6 +244,17 @@ func (r Result) curl(s *session.Session, needsKey bool) string {
 			value = "${" + session.FrontendKeyVariable + "%%,*}" // the first of several
 		}
 		key = ` -H "Authorization: Bearer ` + value + `"`
+	}
+	if strings.HasPrefix(r.URL, "https:") {
+		f := s.Config.Frontend.TLSFiles()
+		for _, o := range []struct {
+			flag string
+			file config.TLSFile
+		}{{"--cacert", f.CA}, {"--cert", f.Cert}, {"--key", f.Key}} {
+			if o.file.Value != "" && !o.file.Inline() {
+				key += " " + o.flag + " " + human.ShellQuote(o.file.Value)
+			}
+		}
 	}
 	return fmt.Sprintf("curl %s/v1/chat/completions -H 'Content-Type: application/json'%s -d %s", r.URL, key, human.ShellQuote(strings.TrimSpace(body.String())))
 }

@@ -95,7 +95,7 @@ func (u *uplift) converge(ctx context.Context) (Result, error) {
 		up, why := false, ""
 		if ready {
 			if url = u.url(v); url != "" && u.topo.Decode > 0 {
-				why, u.screen.needsKey = listed(ctx, u.session, url, u.topo.Model.Name)
+				why, u.screen.barred = listed(ctx, u.session, url, u.topo.Model.Name)
 			}
 			up = why == ""
 		} else {

@@ -48,7 +48,7 @@ func (t *transport) place() (giveBack func(), err error) {
 // serve runs one inbound connection from the handshake to its end.
 func (t *transport) serve(raw net.Conn, stranger *handshake.Guest) {
 	setBuffers(raw, t.opts.SocketBuffer)
-	nc, _, err := stranger.Accept(t.shake(t.opts.TLS), time.Now().Add(t.opts.ConnectTimeout))
+	nc, _, err := stranger.Accept(t.shake(t.secure()), time.Now().Add(t.opts.ConnectTimeout))
 	var h hello
 	var br *bufio.Reader
 	if err = wire.HandshakeError(err); err == nil {

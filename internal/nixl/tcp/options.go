@@ -27,11 +27,11 @@ type Options struct {
 	SilenceTimeout time.Duration
 	// MaxInbound is the number of connections peers may have open; default 1024.
 	MaxInbound int
-	// TLS, when set, is used for all connections, as client and as server. Unless it is
-	// [handshake.Ephemeral], both sides also show certificates: it needs one and, for
-	// both directions, the authorities that are trusted. A ServerName, if set, is
-	// expected of every peer in place of the host it is dialed at.
-	TLS *tls.Config
+	// TLS, when set, returns the settings of each new connection, as client and as server.
+	// Unless they are [handshake.Ephemeral], both sides also show certificates: they need
+	// one and, for both directions, the authorities that are trusted. A ServerName, if set,
+	// is expected of every peer in place of the host it is dialed at.
+	TLS func() *tls.Config
 	// Checksums adds a CRC-32C to every part and notification, if either side wants it:
 	// what does not match fails with nixl.ErrMismatch.
 	Checksums bool

@@ -9,8 +9,16 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-// mutual makes both sides of a connection prove who they are.
-func mutual(o *tls.Config) *tls.Config {
+// secure returns the settings of TLS for a new connection, which make both sides prove who
+// they are; nil without TLS.
+func (t *transport) secure() *tls.Config {
+	if t.opts.TLS == nil {
+		return nil
+	}
+	o := t.opts.TLS()
+	if o.InsecureSkipVerify {
+		return o
+	}
 	c := o.Clone()
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	if c.ClientCAs == nil {
@@ -22,9 +30,8 @@ func mutual(o *tls.Config) *tls.Config {
 
 // prove runs the handshake on a connection that was dialed.
 func (t *transport) prove(nc net.Conn, addr string) (net.Conn, handshake.Session, error) {
-	cfg := t.opts.TLS
+	cfg := t.secure()
 	if cfg != nil && cfg.ServerName == "" && !cfg.InsecureSkipVerify {
-		cfg = cfg.Clone()
 		cfg.ServerName, _, _ = net.SplitHostPort(addr) // it was dialed: there is a port
 	}
 	nc, s, err := handshake.Connect(nc, t.shake(cfg), time.Now().Add(t.opts.ConnectTimeout))

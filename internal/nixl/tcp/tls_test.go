@@ -77,14 +77,17 @@ func (a *authority) config(t testing.TB, ips []net.IP, names ...string) *tls.Con
 	}
 }
 
+// always are settings that do not change.
+func always(c *tls.Config) func() *tls.Config { return func() *tls.Config { return c } }
+
 var loopback = []net.IP{net.IPv4(127, 0, 0, 1)}
 
 func TestBehaviorSecured(t *testing.T) {
 	trusted := newAuthority(t).config(t, loopback)
 	for name, o := range map[string]Options{
 		"checksums":         {Checksums: true},
-		"TLS":               {TLS: trusted},
-		"TLS and checksums": {TLS: trusted, Checksums: true},
+		"TLS":               {TLS: always(trusted)},
+		"TLS and checksums": {TLS: always(trusted), Checksums: true},
 	} {
 		if testing.Short() && name != "TLS and checksums" {
 			continue // the goroutines of one or the other
@@ -123,7 +126,7 @@ func TestTrust(t *testing.T) {
 		{"initiator without a certificate", without, known.config(t, loopback), nixl.ErrRemoteDisconnect, "certificate required"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := options(Options{TLS: c.client}).Agent(t, "a"), options(Options{TLS: c.target}).Agent(t, "b")
+			a, b := options(Options{TLS: always(c.client)}).Agent(t, "a"), options(Options{TLS: always(c.target)}).Agent(t, "b")
 			nixltest.Load(t, a, b)
 			err := a.Notify(nixltest.Context(t), "b", []byte("hi"))
 			nixltest.WantStatus(t, err, c.want)
@@ -142,7 +145,7 @@ func TestTrust(t *testing.T) {
 
 // TestTLSOnOneSide is found out when the peer is loaded.
 func TestTLSOnOneSide(t *testing.T) {
-	secure := Options{TLS: newAuthority(t).config(t, loopback)}
+	secure := Options{TLS: always(newAuthority(t).config(t, loopback))}
 	for name, c := range map[string]struct {
 		a, b Options
 		says string
@@ -169,7 +172,7 @@ func TestCorruptedByte(t *testing.T) {
 		counted bool
 	}{
 		"checksums of the initiator": {Options{Checksums: true}, nixl.ErrMismatch, true},
-		"TLS":                        {Options{TLS: newAuthority(t).config(t, loopback)}, nixl.ErrRemoteDisconnect, false},
+		"TLS":                        {Options{TLS: always(newAuthority(t).config(t, loopback))}, nixl.ErrRemoteDisconnect, false},
 		"neither":                    {Options{}, nixl.Success, false},
 	} {
 		for _, op := range []nixl.Op{nixl.Write, nixl.Read} {
@@ -254,7 +257,7 @@ func TestEphemeralTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Options{TLS: cfg}
+		return Options{TLS: always(cfg)}
 	}
 	b := options(secure()).Agent(t, "b")
 	a := options(secure()).Agent(t, "a")
@@ -270,7 +273,7 @@ func TestEphemeralTLS(t *testing.T) {
 		t.Errorf("another secret: %v", err)
 	}
 	middle := secure()
-	middle.dial = func(ctx context.Context, addr string) (net.Conn, error) { return betrayed(t, addr, secure().TLS) }
+	middle.dial = func(ctx context.Context, addr string) (net.Conn, error) { return betrayed(t, addr, secure().TLS()) }
 	m := options(middle).Agent(t, "m")
 	nixltest.Load(t, m, b)
 	if err := m.Notify(nixltest.Context(t), "b", []byte("hi")); !errors.Is(err, handshake.ErrSecret) {

@@ -15,11 +15,7 @@ import (
 
 // New returns a transport for one agent, to be put into its Config.
 func New(o Options) nixl.Transport {
-	o = o.withDefaults()
-	if o.TLS != nil && !o.TLS.InsecureSkipVerify {
-		o.TLS = mutual(o.TLS)
-	}
-	return &transport{opts: o, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{}}
+	return &transport{opts: o.withDefaults(), inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{}}
 }
 
 // transport is the tcp transport of one agent.

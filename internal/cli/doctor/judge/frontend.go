@@ -18,6 +18,8 @@ func refusal(err error) Finding {
 		return poor("export DYNAMOD_FRONTEND_API_KEY=...   the key that the frontend was started with", "asks for an API key: %v", err)
 	case errors.As(err, &said) && said.Temporary():
 		return Bad("dynctl ps", "%v", err)
+	case errors.Is(err, openai.ErrCertificate):
+		return poor("dynctl config set frontend.ca_file FILE, and frontend.cert_file and key_file where it asks for a certificate", "%v", err)
 	case errors.Is(err, openai.ErrUnreachable):
 		return Bad("dynctl logs, and dynctl ps --nodes", "%v", err)
 	}
