@@ -127,9 +127,25 @@ func (f Folder) Issue(r Request) (Certificate, error) {
 	return c, nil
 }
 
-func (f Folder) issue(r Request) (Certificate, error) {
+// Check returns an error for what no certificate can have.
+func (r Request) Check() error {
 	if !fileName.MatchString(r.Name) || r.Name == authorityName || strings.HasSuffix(r.Name, "-key") {
-		return Certificate{}, errors.New("the name must be letters, digits, dots, - and _, and neither ca nor end in -key")
+		return errors.New("the name must be letters, digits, dots, - and _, and neither ca nor end in -key")
+	}
+	if r.Client && len(r.Hosts) > 0 {
+		return errors.New("a certificate of a client has no hosts: etcd would compare them with the client's address")
+	}
+	for _, h := range r.Hosts {
+		if net.ParseIP(h) == nil && !hostName.MatchString(h) {
+			return fmt.Errorf("%q is neither the name of a host nor an address", h)
+		}
+	}
+	return nil
+}
+
+func (f Folder) issue(r Request) (Certificate, error) {
+	if err := r.Check(); err != nil {
+		return Certificate{}, err
 	}
 	ca, err := tls.LoadX509KeyPair(f.certFile(authorityName), f.keyFile(authorityName))
 	if err != nil {
@@ -144,13 +160,8 @@ func (f Folder) issue(r Request) (Certificate, error) {
 	} else if !r.Client {
 		r.Hosts = append([]string{r.Name, "localhost", "127.0.0.1", "::1"}, r.Hosts...)
 	}
-	if r.Client && len(r.Hosts) > 0 {
-		return Certificate{}, errors.New("a certificate of a client has no hosts: etcd would compare them with the client's address")
-	}
-	for _, h := range r.Hosts {
-		if net.ParseIP(h) == nil && !hostName.MatchString(h) {
-			return Certificate{}, fmt.Errorf("%q is neither the name of a host nor an address", h)
-		}
+	if err := r.Check(); err != nil { // with what the old certificate says
+		return Certificate{}, err
 	}
 	slices.Sort(r.Hosts)
 	r.Hosts = slices.Compact(r.Hosts)

@@ -102,6 +102,7 @@ var onlyRules = []only{
 	{"cli/attach", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/cache", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/call", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/certs", slices.Concat(cliLeaves, []string{"certs"}), "a verb for this machine alone"},
 	{"cli/chat", slices.Concat(cliLeaves, []string{"openai"}), "a verb"},
 	{"cli/credentials", slices.Concat(cliLeaves, []string{"client", "config", "credentials", "ownerfile", "statedir"}), "a verb"},
 	{"cli/doctor", slices.Concat(cliLeaves, []string{"cli/doctor/judge", "client", "cluster", "config", "host", "inspect", "openai", "protocol", "recall", "statedir", "version"}), "a verb that looks at everything"},
@@ -121,7 +122,7 @@ var onlyRules = []only{
 
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
-	"cli/attach", "cli/cache", "cli/call", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
+	"cli/attach", "cli/cache", "cli/call", "cli/certs", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
 	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
 }
 
