@@ -163,3 +163,35 @@ func TestCertsSettings(t *testing.T) {
 		}
 	}
 }
+
+// The doctor reads the certificates that dynctl uses.
+func TestDoctorReadsCertificates(t *testing.T) {
+	env, _ := keeper(t)
+	m := certsInit(t, env)
+	look := func(more ...string) string {
+		t.Helper()
+		r := runMain(t.Context(), options{env: append(more, env...)}, "doctor")
+		for line := range strings.Lines(r.stdout) {
+			if strings.Contains(line, "\tcertificates\t") {
+				return line
+			}
+		}
+		t.Fatalf("%+v", r)
+		return ""
+	}
+	ended := certs.Folder{Dir: t.TempDir(), Now: func() time.Time { return time.Now().AddDate(0, 0, -2) }}
+	if _, err := ended.Init(1); err != nil {
+		t.Fatal(err)
+	}
+	ca, key := "DYNCTL_FRONTEND_CA_FILE=", "ETCD_AUTH_CLIENT_KEY="
+	for want, env := range map[string][]string{
+		"skip\tdynctl uses no certificates":                  nil,
+		"ok\tthose of 1 section of the settings":             {ca + filepath.Join(m.Dir, "ca.pem")},
+		"warn\tthe certificate of frontend.ca_file ended at": {ca + filepath.Join(ended.Dir, "ca.pem")},
+		"warn\tetcd.cert_file and etcd.key_file: tls:":       {"ETCD_AUTH_CLIENT_CERT=" + filepath.Join(m.Dir, "client.pem"), key + filepath.Join(m.Dir, "ca-key.pem")},
+	} {
+		if got := look(env...); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

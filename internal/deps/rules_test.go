@@ -105,7 +105,7 @@ var onlyRules = []only{
 	{"cli/certs", slices.Concat(cliLeaves, []string{"certs"}), "a verb for this machine alone"},
 	{"cli/chat", slices.Concat(cliLeaves, []string{"openai"}), "a verb"},
 	{"cli/credentials", slices.Concat(cliLeaves, []string{"client", "config", "credentials", "ownerfile", "statedir"}), "a verb"},
-	{"cli/doctor", slices.Concat(cliLeaves, []string{"cli/doctor/judge", "client", "cluster", "config", "host", "inspect", "openai", "protocol", "recall", "statedir", "version"}), "a verb that looks at everything"},
+	{"cli/doctor", slices.Concat(cliLeaves, []string{"certs", "cli/doctor/judge", "client", "cluster", "config", "host", "inspect", "openai", "protocol", "recall", "statedir", "version"}), "a verb that looks at everything"},
 	{"cli/doctor/judge", []string{"cli/human", "client", "cluster", "host", "inspect", "openai"}, "pure: facts of these packages in, findings out"},
 	{"cli/down", slices.Concat(cliLeaves, []string{"client", "cluster", "config", "statedir"}), "a verb"},
 	{"cli/drain", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/certs"
 	"github.com/dynctl/dynctl/internal/cli/doctor/judge"
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/config"
@@ -39,6 +40,7 @@ func (o *Options) machineChecks() []check {
 			return judge.GPUs(m.GPUs(), s, err)
 		}},
 		{"port", group, func(ctx context.Context) judge.Finding { return o.lookAtPort(ctx).Judge() }},
+		{"certificates", group, func(context.Context) judge.Finding { return judge.Certificates(o.lookAtCertificates()) }},
 		{"dynamod", group, func(ctx context.Context) judge.Finding { return o.lookAtProgram(ctx).Judge(version.String()) }},
 	}
 }
@@ -130,6 +132,25 @@ func whoListens(ctx context.Context, addr string) string {
 		return ""
 	}
 	return "a frontend that serves " + models[0].ID + " listens there"
+}
+
+// lookAtCertificates reads the files of certificates that dynctl is to use. It returns how
+// many settings name some, and what is wrong with them.
+func (o *Options) lookAtCertificates() (n int, problems []string) {
+	c := o.Session.Config
+	for _, files := range []config.TLSFiles{c.Etcd.TLSFiles(), c.NATS.TLSFiles(), c.Frontend.TLSFiles()} {
+		if !files.Any() {
+			continue
+		}
+		n++
+		f, err := certs.Follow(files, o.Session.Log)
+		if err != nil {
+			problems = append(problems, err.Error())
+		} else if text := f.Problem(); text != "" {
+			problems = append(problems, text)
+		}
+	}
+	return n, problems
 }
 
 // lookAtProgram finds the dynamod that dynctl would start and asks it for its version.

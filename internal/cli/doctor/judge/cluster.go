@@ -116,6 +116,20 @@ func Nodes(v client.View, own, start string) Finding {
 	return good("%s: %s, as dynctl", human.Names(names), own).With("versions", versions)
 }
 
+// Alarms judges what nodes say that an operator has to see to.
+func Alarms(nodes []cluster.Node) Finding {
+	var texts []string
+	for _, n := range nodes {
+		for _, text := range n.Alarms {
+			texts = append(texts, n.Name+": "+text)
+		}
+	}
+	if len(texts) == 0 {
+		return good("no node has to be seen to")
+	}
+	return poor("dynctl logs node/NAME tells since when", "%s", firstOf(texts)).With("alarms", texts)
+}
+
 // onlyLocal names the nodes that advertise a loopback address, where nodes are on several
 // hosts or others advertise one of a network.
 func onlyLocal(nodes []cluster.Node) (names []string) {

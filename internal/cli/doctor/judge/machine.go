@@ -36,6 +36,17 @@ func Memory(m host.Memory) Finding {
 	return f.With("total_bytes", m.Total).With("available_bytes", m.Available).With("cgroup_limit_bytes", m.Limit).With("usable_bytes", m.Usable())
 }
 
+// Certificates judges the files of certificates of n servers that dynctl talks to.
+func Certificates(n int, problems []string) Finding {
+	switch {
+	case n == 0:
+		return Skipped("dynctl uses no certificates from files")
+	case len(problems) > 0:
+		return poor("dynctl certs show, and dynctl certs issue NAME --renew", "%s", firstOf(problems))
+	}
+	return good("those of %s of the settings are valid", human.Plural(n, "section"))
+}
+
 // OpenFiles judges how many files a process may open.
 func OpenFiles(n uint64, err error) Finding {
 	if err != nil {
