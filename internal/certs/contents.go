@@ -38,8 +38,7 @@ func read(files config.TLSFiles) (*contents, error) {
 			err = fmt.Errorf("%s: %w", file.Setting, rerr)
 		}
 		c.raw[i] = text
-		fmt.Fprintf(h, "%d %v\n", len(text), rerr)
-		_, _ = h.Write(text) // never fails
+		_, _ = fmt.Fprintf(h, "%d %v\n%s", len(text), rerr, text) // never fails
 	}
 	h.Sum(c.sum[:0])
 	return c, err

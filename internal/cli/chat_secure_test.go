@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"io"
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
@@ -33,7 +32,7 @@ func TestChatOverHTTPS(t *testing.T) {
 	}
 	f := clitest.NewFrontend(t, clitest.Says("", "Hi."))
 	secure := httptest.NewUnstartedServer(f)
-	secure.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(io.Discard, nil), slog.LevelDebug)
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	secure.TLS = follower.Server("http/1.1")
 	secure.StartTLS()
 	defer secure.Close()

@@ -36,7 +36,7 @@ type EtcdConfig struct {
 	Password  string
 	// TLS returns the settings of one new connection; nil means plain text.
 	TLS     func() *tls.Config
-	Timeout   time.Duration // of one call; default [DefaultTimeout]
+	Timeout time.Duration // of one call; default [DefaultTimeout]
 	// DialTimeout limits the login that NewEtcd performs when there is a user name;
 	// default [DefaultTimeout].
 	DialTimeout time.Duration
