@@ -66,11 +66,6 @@ func (c *contents) parse(files config.TLSFiles) error {
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", files.Cert.Setting, files.Key.Setting, err)
 	}
-	if pair.Leaf == nil { // left out by GODEBUG=x509keypairleaf=0
-		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
-			return fmt.Errorf("%s: %w", files.Cert.Setting, err)
-		}
-	}
 	c.pair, c.begins = &pair, pair.Leaf.NotBefore
 	if c.ends.IsZero() || pair.Leaf.NotAfter.Before(c.ends) {
 		c.ends = pair.Leaf.NotAfter

@@ -38,6 +38,13 @@ func TestFolder(t *testing.T) {
 	if err != nil || len(all) != 3 || all[0].Kind != KindAuthority || all[1].Name != "client" || all[2].Name != "gpu-1" {
 		t.Fatalf("%+v %v", all, err)
 	}
+	below := Folder{Dir: filepath.Join(t.TempDir(), "a", "b")}
+	if _, err := below.Init(1); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(below.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v %v", info, err)
+	}
 	c.pass(31 * 24 * time.Hour)
 	if all, err := f.List(); err != nil || all[2].Valid || !all[1].Valid || !all[0].Valid {
 		t.Errorf("a month later: %+v %v", all, err)

@@ -183,11 +183,27 @@ func TestFilesAreFollowed(t *testing.T) {
 	if p := follower.Problem(); p != "" {
 		t.Errorf("problem %q", p)
 	}
+	if err := os.Remove(s.Key.Value); err != nil {
+		t.Fatal(err)
+	}
+	follower.Look()
+	if follower.Problem() == "" {
+		t.Error("a missing key is no problem")
+	}
+	replace(t, s, f, one)
+	follower.Look()
+	told("a changed certificate is used", 2)
+	told("cannot be used", 3)
+	replace(t, s, f, two)
+	follower.Look()
+	if p := follower.Problem(); p != "" {
+		t.Errorf("problem %q", p)
+	}
 	replace(t, s, f, one)
 	follower.Look()
 	served("one")
-	told("a changed certificate is used", 2)
-	told("cannot be used", 2)
+	told("a changed certificate is used", 4)
+	told("cannot be used", 3)
 }
 
 // Both sides follow the authorities, too.
