@@ -49,11 +49,11 @@ func TestDoctorReport(t *testing.T) {
 	w := newWorld(t)
 	planted := map[string]string{
 		"API key": "key-of-the-frontend", "second API key": "another&key", "Hugging Face token": "hf_QqWwEeRrTtYyUuIiOo", "password of an address": "pass-of-nats",
-		"token that only logs have": "hf_AaSsDdFfGgHhJjKkLl", "join token": "dynctl1:eyJhIjoxfQ", "bearer": "abc.def.ghi", "private key": "MIIEvQIBADAN", "key in a log": "q1w2e3r4", "argument": "zxcvbn99",
+		"token that only logs have": "hf_AaSsDdFfGgHhJjKkLl", "join token": "dynctl1:eyJhIjoxfQ", "bearer": "abc.def.ghi", "private key": "MIIEvQIBADAN", "key in a log": "q1w2e3r4", "seed of an NKey": "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY", "argument": "zxcvbn99",
 		"password with an at sign": "half@way",
 	}
 	log := strings.Repeat("a line that is left out\n", 20000) + "start key-of-the-frontend another&key hf_QqWwEeRrTtYyUuIiOo hf_AaSsDdFfGgHhJjKkLl\n" +
-		"nats://user:pass-of-nats@10.0.0.1:4222 Authorization: Bearer abc.def.ghi api_key=q1w2e3r4 --frontend-api-key zxcvbn99 http://u:half@way@h/ dynctl1:eyJhIjoxfQ\n" +
+		"nats://user:pass-of-nats@10.0.0.1:4222 Authorization: Bearer abc.def.ghi api_key=q1w2e3r4 --frontend-api-key zxcvbn99 http://u:half@way@h/ dynctl1:eyJhIjoxfQ SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n" +
 		"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\n-----END PRIVATE KEY-----\nthe end\n"
 	w.agent(fakeConfig{Logs: map[string]string{"": log, "worker-1": "worker-1 began\n"}})
 	w.up(0, 1)

@@ -17,6 +17,7 @@ var shapes = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]+`),       // headers
 	regexp.MustCompile(`(--[a-z-]*(?:key|token|password|secret|join)[ =])\S+`), // arguments
 	regexp.MustCompile(`(\b)(?:hf_|sk-|gh[pousr]_|dynctl1:)[A-Za-z0-9._~+/=-]+`),
+	regexp.MustCompile(`(\b)S[ACNOUX][A-Z2-7]{56}\b`), // seeds of NKeys
 	regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?-----END [A-Z ]*PRIVATE KEY-----`),
 	regexp.MustCompile(`(?i)((?:api[_-]?key|password|passwd|secret|credential|[_-]token)["']?\s*[:=]\s*["']?)[^\s"',}]+`),
 }
