@@ -149,3 +149,27 @@ func TestNIXLUsesTheCertificates(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// A frontend that other hosts reach without TLS is told, with what to do, and one with TLS is
+// not.
+func TestFrontendWithoutTLSIsTold(t *testing.T) {
+	const told = "the frontend is reached by other hosts without TLS"
+	for _, tc := range []struct {
+		host   string
+		secure bool
+		want   bool
+	}{{"0.0.0.0", false, true}, {"0.0.0.0", true, false}, {"127.0.0.1", false, false}} {
+		cfg := testConfig(t)
+		cfg.Frontend.Host, cfg.Frontend.APIKey = tc.host, "s3cret"
+		if tc.secure {
+			cfg.Frontend.TLSServer = serverFiles(folder(t, 1))
+		}
+		a := startAgent(t, cfg)
+		if got := strings.Contains(read(t, a.dir.AgentLog()), told); got != tc.want {
+			t.Errorf("%+v: told is %v", tc, got)
+		}
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
