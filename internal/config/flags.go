@@ -32,6 +32,9 @@ func (t Table) AddFlags(fs *pflag.FlagSet, command string) {
 			old := fs.VarPF(value, former.FlagName(), "", f.Usage)
 			old.NoOptDefVal, old.Hidden = f.NoOptDefVal, true
 		}
+		if k.FlagAlias != "" {
+			fs.VarPF(value, k.FlagAlias, "", f.Usage).Hidden = true
+		}
 		f.Annotations = map[string][]string{GroupAnnotation: {t.sectionTitle(k.Section())}}
 	}
 }
@@ -121,6 +124,9 @@ func (t Table) flagLayer(fs *pflag.FlagSet, home string) (layer, Problems) {
 			if old := lookup(fs, former.FlagName()); old != nil && old.Changed {
 				f, name = old, former.Name
 			}
+		}
+		if other := lookup(fs, k.FlagAlias); other != nil && other.Changed {
+			f = other
 		}
 		if !k.HasFlag() || f == nil || !f.Changed {
 			continue

@@ -40,6 +40,8 @@ type Key struct {
 	Help string
 	// Flag is the flag name where it is not the mechanical one.
 	Flag string
+	// FlagAlias is the name of the flag in Dynamo, which is read, too, and not listed.
+	FlagAlias string
 	// Short is the one-letter flag, if any.
 	Short string
 	// Aliases are environment variables that other tools use for the same thing.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dynctl/dynctl/internal/config"
 )
 
@@ -149,6 +151,22 @@ func TestUnusedLoginsAreTold(t *testing.T) {
 	want := []string{"NATS_AUTH_NKEY: nats.nkey is not used: nats.token is", "--nats-creds-file: nats.creds_file is not used: nats.token is"}
 	if got := origins.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Dynamo's flags for the certificate of the frontend are read, too; they are not listed.
+func TestDynamosFlagsOfTLS(t *testing.T) {
+	cfg, origins, err := loadDynamod(t, []string{"--tls-cert-path=/c.pem", "--tls-key-path", "/k.pem"}, nil, nil)
+	if err != nil || cfg.Frontend.TLSCertFile != "/c.pem" || cfg.Frontend.TLSKeyFile != "/k.pem" {
+		t.Errorf("%+v %v", cfg.Frontend.TLSServer, err)
+	}
+	if v, _ := origins.Of("frontend.tls_cert_file"); v.Origin.String() != "--tls-cert-path" {
+		t.Errorf("it is said to be from %s", v.Origin)
+	}
+	flags := pflag.NewFlagSet("dynamod", pflag.ContinueOnError)
+	config.DynamodTable().AddFlags(flags, "")
+	if usage := flags.FlagUsages(); strings.Contains(usage, "--tls-cert-path") || !strings.Contains(usage, "--frontend-tls-cert-file") {
+		t.Error("the wrong flag is listed")
 	}
 }
 
