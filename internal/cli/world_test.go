@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/natsconn"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -93,7 +94,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bus, err := events.NewNATS(events.Config{URL: url, Name: "test"}, log)
+	bus, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: url, Name: "test"}}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/natsconn"
 	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
@@ -147,7 +148,7 @@ func simulate(t *testing.T, s *clustertest.Servers, log *slog.Logger) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	bus, err := events.NewNATS(events.Config{URL: "nats://" + s.NATSAddr, Name: "simulation"}, log)
+	bus, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: "nats://" + s.NATSAddr, Name: "simulation"}}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

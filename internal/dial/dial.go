@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/natsconn"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -95,25 +96,30 @@ func NATS(c config.NATSClient, url, name string, id Identity, log *slog.Logger) 
 	if c.URL == "" { // the library would otherwise use its own default
 		return nil, errors.New("connect to NATS: no server is configured")
 	}
-	cfg := events.Config{
-		URL: c.URL, User: c.Username, Password: string(c.Password), Token: string(c.Token),
-		NKey: string(c.NKey), CredentialsFile: c.CredsFile, Name: name,
-	}
-	var err error
-	if c.InDynamod() {
-		cfg = events.Config{URL: strings.Join(each(strings.Split(c.URL, ","), "tls://"), ","), TLSFirst: true, Name: name}
-		cfg.TLS, err = id.tls()
-	} else {
-		cfg.TLS, err = id.files(c.WantsTLS(), c.TLSFiles(), log)
-	}
+	cfg, err := natsConfig(c, name, id, log)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", c.URL, err)
 	}
-	bus, err := events.NewNATS(cfg, log)
+	bus, err := events.NewNATS(events.Config{Config: cfg}, log)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	return bus, nil
+}
+
+// natsConfig returns how to connect to NATS under a name.
+func natsConfig(c config.NATSClient, name string, id Identity, log *slog.Logger) (cfg natsconn.Config, err error) {
+	if c.InDynamod() {
+		cfg = natsconn.Config{URL: strings.Join(each(strings.Split(c.URL, ","), "tls://"), ","), TLSFirst: true, Name: name}
+		cfg.TLS, err = id.tls()
+		return cfg, err
+	}
+	cfg = natsconn.Config{
+		URL: c.URL, User: c.Username, Password: string(c.Password), Token: string(c.Token),
+		NKey: string(c.NKey), CredentialsFile: c.CredsFile, Name: name,
+	}
+	cfg.TLS, err = id.files(c.WantsTLS(), c.TLSFiles(), log)
+	return cfg, err
 }
 
 // each returns the addresses with scheme in place of config.SchemeDynamod, which the

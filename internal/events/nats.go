@@ -61,7 +61,7 @@ func NewNATS(cfg Config, log *slog.Logger) (*NATS, error) {
 	if cfg.Outbox <= 0 {
 		cfg.Outbox = defaultOutbox
 	}
-	opts, err := cfg.options()
+	opts, err := cfg.Options()
 	if err != nil {
 		return nil, err
 	}

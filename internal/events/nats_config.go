@@ -1,32 +1,14 @@
 package events
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
+	"github.com/dynctl/dynctl/internal/natsconn"
 )
 
-// Config holds the address and credentials of NATS. If several credentials are set, the
-// first of these is used: user and password, token, NKey, credentials file.
+// Config says how a [NATS] connects, and what waits while it does not.
 type Config struct {
-	URL             string // nats://host:port, tls://host:port, or several with commas
-	User, Password  string
-	Token           string
-	NKey            string // its seed, or a file with it
-	CredentialsFile string
-	// TLS returns the settings of one new connection. A URL with tls:// is needed then. Nil
-	// means as the URL demands.
-	TLS func() *tls.Config
-	// TLSFirst starts TLS before the server has sent its greeting.
-	TLSFirst bool
-	Name     string // shown in the server's list of connections
+	natsconn.Config
 
 	// Outbox is the number of events that may wait for the connection. Default 8192.
 	Outbox int
@@ -36,92 +18,7 @@ const (
 	defaultOutbox  = 8192
 	maxOutboxBytes = 16 << 20 // total size of all waiting events
 
-	dialTimeout  = 2 * time.Second
-	pingInterval = 3 * time.Second // two unanswered pings mean a dead connection
+	// firstRetry and longestRetry bound the pauses of a consumer that fails.
 	firstRetry   = 50 * time.Millisecond
 	longestRetry = time.Second
 )
-
-// options turns the configuration into options of the client library.
-func (c Config) options() ([]nats.Option, error) {
-	opts := []nats.Option{
-		nats.Name(c.Name),
-		nats.Timeout(dialTimeout),
-		nats.RetryOnFailedConnect(true),
-		nats.MaxReconnects(-1),
-		nats.CustomReconnectDelay(reconnectDelay),
-		nats.IgnoreAuthErrorAbort(),
-		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(2),
-		nats.FlusherTimeout(dialTimeout),
-		// Nothing is buffered while disconnected: events wait in the bounded outbox,
-		// and requests to JetStream must fail at once instead of arriving late.
-		nats.ReconnectBufSize(-1),
-	}
-	switch {
-	case c.User != "":
-		opts = append(opts, nats.UserInfo(c.User, c.Password))
-	case c.Token != "":
-		opts = append(opts, nats.Token(c.Token))
-	case c.NKey != "":
-		opt, err := nkeyOption(c.NKey)
-		if err != nil {
-			return nil, fmt.Errorf("nats nkey: %w", err)
-		}
-		opts = append(opts, opt)
-	case c.CredentialsFile != "":
-		opts = append(opts, nats.UserCredentials(c.CredentialsFile))
-	}
-	if c.TLS != nil {
-		if strings.HasPrefix(c.URL, "nats://") {
-			return nil, errors.New("nats: a TLS configuration needs a tls:// URL")
-		}
-		opts = append(opts, secured(c.TLS))
-	}
-	if c.TLSFirst {
-		opts = append(opts, nats.TLSHandshakeFirst())
-	}
-	return opts, nil
-}
-
-// secured makes the library ask for the settings of TLS at each connection, so that changed
-// certificates are used.
-func secured(settings func() *tls.Config) nats.Option {
-	return func(o *nats.Options) error {
-		first := settings()
-		o.Secure, o.TLSConfig = true, first
-		if len(first.Certificates) > 0 {
-			o.TLSCertCB = func() (tls.Certificate, error) {
-				if now := settings().Certificates; len(now) > 0 {
-					return now[0], nil
-				}
-				return first.Certificates[0], nil
-			}
-		}
-		if first.RootCAs != nil {
-			o.RootCAsCB = func() (*x509.CertPool, error) { return settings().RootCAs, nil }
-		}
-		return nil
-	}
-}
-
-// nkeyOption logs in with a seed, or the one in a file, which is read at each connection.
-func nkeyOption(seedOrFile string) (nats.Option, error) {
-	keys, err := nkeys.FromSeed([]byte(strings.TrimSpace(seedOrFile)))
-	if err != nil {
-		if _, err := os.Stat(seedOrFile); err != nil {
-			return nil, errors.New("it is neither a seed nor a file with one") // and must not be printed
-		}
-		return nats.NkeyOptionFromSeed(seedOrFile)
-	}
-	public, err := keys.PublicKey()
-	if err != nil {
-		return nil, err
-	}
-	return nats.Nkey(public, keys.Sign), nil
-}
-
-// reconnectDelay doubles from firstRetry. One attempt tries every server once.
-func reconnectDelay(attempts int) time.Duration {
-	return min(firstRetry<<min(max(attempts-1, 0), 10), longestRetry)
-}

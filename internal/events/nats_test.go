@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/natsconn"
 	"github.com/dynctl/dynctl/internal/patience"
 )
 
@@ -132,7 +133,7 @@ func TestNATSStartsLater(t *testing.T) {
 func TestNATSOutboxFull(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	b, err := events.NewNATS(events.Config{URL: fmt.Sprintf("nats://127.0.0.1:%d", port), Outbox: 10}, nil)
+	b, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: fmt.Sprintf("nats://127.0.0.1:%d", port)}, Outbox: 10}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +210,13 @@ func TestNATSCredentials(t *testing.T) {
 	s := &natsServer{t: t, dir: t.TempDir(), user: "someone"}
 	s.start(anyPort)
 	t.Cleanup(s.kill)
-	good, err := events.NewNATS(events.Config{URL: s.url, User: "someone", Password: "someone"}, nil)
+	good, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: s.url, User: "someone", Password: "someone"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer good.Close()
 	patience.Until(t, "connected", good.Connected)
-	bad, err := events.NewNATS(events.Config{URL: s.url, Token: "wrong"}, nil)
+	bad, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: s.url, Token: "wrong"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +234,9 @@ func TestNATSBadConfig(t *testing.T) {
 		name string
 		cfg  events.Config
 	}{
-		{"url", events.Config{URL: "nats://%zz"}},
-		{"nkey file", events.Config{URL: "nats://127.0.0.1:1", NKey: "/does/not/exist"}},
-		{"tls with a plain url", events.Config{URL: "nats://127.0.0.1:1", TLS: noTLS}},
+		{"url", events.Config{Config: natsconn.Config{URL: "nats://%zz"}}},
+		{"nkey file", events.Config{Config: natsconn.Config{URL: "nats://127.0.0.1:1", NKey: "/does/not/exist"}}},
+		{"tls with a plain url", events.Config{Config: natsconn.Config{URL: "nats://127.0.0.1:1", TLS: noTLS}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

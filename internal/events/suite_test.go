@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/events/eventstest"
+	"github.com/dynctl/dynctl/internal/natsconn"
 )
 
 func TestMemoryBus(t *testing.T) {
@@ -60,7 +61,7 @@ func TestJetStreamQueue(t *testing.T) {
 
 func connect(t testing.TB, url string) *events.NATS {
 	t.Helper()
-	b, err := events.NewNATS(events.Config{URL: url, Name: t.Name()}, testLog(t))
+	b, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: url, Name: t.Name()}}, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,14 +119,6 @@ func TestGapCounter(t *testing.T) {
 	}
 }
 
-func TestReconnectDelay(t *testing.T) {
-	for attempts := range 100 {
-		if d := reconnectDelay(attempts); d < firstRetry || d > longestRetry {
-			t.Errorf("attempt %d: %s", attempts, d)
-		}
-	}
-}
-
 func TestSentIDs(t *testing.T) {
 	s := sentIDs{max: 3}
 	for i, id := range []string{"a", "b", "a", "c", "d"} { // the first "a" and "b" fall out
