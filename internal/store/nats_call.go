@@ -1,0 +1,228 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Codes of errors of JetStream's API that the library has no names for.
+const (
+	natsWrongSequence = 10071 // with the right one
+	natsSubjectBusy   = 10164 // another message with the subject is under way
+	natsNoMessage     = 10037
+	natsNoStream      = 10059
+	natsTooLarge      = 10054
+)
+
+// natsImpatience is how long an answer may take to arrive in the state before the stream's
+// leader is asked again.
+const natsImpatience = 500 * time.Millisecond
+
+// errNATSHistory ends a session when the stream is another one than that which was read.
+var errNATSHistory = errors.New("the stream has lost its messages, or was replaced")
+
+// doNATS does one call, with the default timeout, once the state has been read.
+func doNATS[T any](ctx context.Context, n *NATS, verb, subject string, call func(context.Context) (T, error)) (T, error) {
+	var none T
+	switch {
+	case ctx.Err() != nil:
+		return none, n.explain(ctx, verb, subject, context.Cause(ctx))
+	case n.life.ctx.Err() != nil:
+		return none, n.explain(ctx, verb, subject, ErrClosed)
+	}
+	limited, cancel := n.life.join(ctx)
+	defer cancel(nil)
+	if _, bounded := ctx.Deadline(); !bounded {
+		var stop context.CancelFunc
+		limited, stop = context.WithTimeout(limited, n.timeout)
+		defer stop()
+	}
+	err := n.await(limited, func() bool { return n.sessions > 0 })
+	if err == nil {
+		var result T
+		if result, err = call(limited); err == nil {
+			return result, nil
+		}
+	}
+	return none, n.explain(ctx, verb, subject, err)
+}
+
+// await waits until a condition holds, which it checks under the mutex.
+func (n *NATS) await(ctx context.Context, condition func() bool) error {
+	for {
+		n.mu.Lock()
+		ok, moved := condition(), n.moved
+		n.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// tellMoved wakes those who wait. The caller holds the mutex.
+func (n *NATS) tellMoved() {
+	close(n.moved)
+	n.moved = make(chan struct{})
+}
+
+// aside runs a request on a goroutine of its own, because the library may block on a full
+// socket for longer than ctx allows.
+func aside[T any](ctx context.Context, n *NATS, request func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	var none T
+	finished, err := n.life.begin()
+	if err != nil {
+		return none, err
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		defer finished()
+		value, err := request(ctx)
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}
+
+// publish writes a message and returns its revision.
+func (n *NATS) publish(ctx context.Context, m *nats.Msg) (Revision, error) {
+	ack, err := aside(ctx, n, func(ctx context.Context) (*jetstream.PubAck, error) {
+		return n.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(n.stream))
+	})
+	if err != nil {
+		return 0, err
+	}
+	return Revision(ack.Sequence), nil
+}
+
+// conflict reports whether the server refused a message for its condition.
+func conflict(err error) bool {
+	code := natsCode(err)
+	return code == natsWrongSequence || code == natsSubjectBusy
+}
+
+func natsCode(err error) jetstream.ErrorCode {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode
+	}
+	return 0
+}
+
+// leaderPlace is the last message of the stream, as its leader has it.
+type leaderPlace struct {
+	seq        Revision
+	reconnects uint64 // of the connection over which it was asked
+}
+
+// askLeader asks the stream's leader for the last message.
+func (n *NATS) askLeader(ctx context.Context) (leaderPlace, error) {
+	return aside(ctx, n, func(ctx context.Context) (p leaderPlace, err error) {
+		m, err := n.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+n.stream, []byte(`{"last_by_subj":">"}`))
+		if err != nil {
+			return p, err
+		}
+		p.reconnects = n.nc.Stats().Reconnects
+		var answer struct {
+			Error   *jetstream.APIError `json:"error"`
+			Message struct {
+				Seq Revision `json:"seq"`
+			} `json:"message"`
+		}
+		if err := json.Unmarshal(m.Data, &answer); err != nil {
+			return p, err
+		}
+		p.seq = answer.Message.Seq
+		if answer.Error != nil && answer.Error.ErrorCode != natsNoMessage { // an empty stream
+			return p, answer.Error
+		}
+		return p, nil
+	})
+}
+
+// catchUp waits until the state has all that was written before.
+func (n *NATS) catchUp(ctx context.Context) error {
+	for patient := true; ; patient = false {
+		n.mu.Lock()
+		before, session := n.applied.seq, n.sessions
+		n.mu.Unlock()
+		last, err := n.askLeader(ctx)
+		switch {
+		case natsCode(err) == natsNoStream:
+			n.endSession(session, errNATSHistory)
+			return err
+		case err != nil:
+			return err
+		case last.seq < before && patient: // or a new leader has yet to apply what it has
+			sleep(ctx, natsRetry)
+			continue
+		case last.seq < before:
+			n.endSession(session, errNATSHistory)
+		}
+		wait, cancel := context.WithTimeout(ctx, natsImpatience)
+		err = n.await(wait, func() bool {
+			return n.session != nil && n.session.reconnects == last.reconnects && n.applied.seq >= last.seq &&
+				(last.seq >= before || n.sessions > session)
+		})
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !patient:
+			n.endSession(session, errors.New("the state is behind the stream"))
+		}
+	}
+}
+
+// natsPause is the pause before the next attempt of a transaction that others overtook.
+func natsPause(attempt int) time.Duration {
+	return rand.N(min(100*time.Microsecond<<min(attempt, 10), 20*time.Millisecond))
+}
+
+// explain says what failed. ctx is the context of the call.
+func (n *NATS) explain(ctx context.Context, verb, subject string, err error) error {
+	if subject != "" {
+		verb += " " + subject
+	}
+	switch {
+	case isOurs(err), errors.Is(err, ErrLeaseNotFound), errors.Is(err, ErrUnavailable):
+		return fmt.Errorf("%s: %w", verb, err)
+	case n.life.ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", verb, ErrClosed)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("%s: %w", verb, context.Cause(ctx))
+	case errors.Is(err, nats.ErrMaxPayload), natsCode(err) == natsTooLarge:
+		return fmt.Errorf("%s: NATS %s: the value is too large: %w", verb, n.name, err)
+	}
+	n.mu.Lock()
+	reason := n.reason
+	n.mu.Unlock()
+	if errors.Is(reason, nats.ErrAuthorization) || errors.Is(reason, nats.ErrAuthExpired) || errors.Is(reason, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%s: NATS %s: %w: %w", verb, n.name, ErrDenied, reason)
+	}
+	if reason != nil && !errors.Is(reason, err) {
+		return fmt.Errorf("%s: %w: NATS %s: %w (%w)", verb, ErrUnavailable, n.name, err, reason)
+	}
+	return fmt.Errorf("%s: %w: NATS %s: %w", verb, ErrUnavailable, n.name, err)
+}
