@@ -143,10 +143,45 @@ func electByKeys(ctx context.Context, s ReadWriter, prefix, value string, lease 
 			return err
 		}
 		if first.Key == key {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			if h, ok := s.(leaseHolder); ok {
+				defer deposeAt(func() (time.Time, bool) { return h.holds(lease) }, cancel)()
+			}
 			return leadWhileKept(ctx, s, key, lead)
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// leaseHolder is a store that can be cut off, while others see its leases end.
+type leaseHolder interface {
+	// holds returns until when nobody ends the lease; ok is false if another process renews it.
+	holds(id cluster.InstanceID) (until time.Time, ok bool)
+}
+
+// deposeAt deposes a leader when its lease may have ended. The caller stops that.
+func deposeAt(holds func() (time.Time, bool), depose context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			until, ok := holds()
+			if !ok {
+				return
+			}
+			if time.Until(until) <= 0 {
+				depose(errDeposed)
+				return
+			}
+			sleep(ctx, time.Until(until))
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 func candidateKey(prefix string, lease cluster.InstanceID) string {

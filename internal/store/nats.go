@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,15 +48,15 @@ type NATS struct {
 	mu       sync.Mutex // guards what follows
 	state    replica
 	applied  natsPlace
-	session  *natsSession                    // that reads the stream; nil when none does
-	sessions uint64                          // begun
-	moved    chan struct{}                   // closed when applied or session changes, and replaced
-	dead     map[string]tomb                 // by subject: what is to be purged
-	purged   time.Duration                   // on the replica's clock
-	reason   error                           // why there is no session, or no connection
-	end      context.CancelCauseFunc         // of the session, also one that has not begun
-	wrote    Revision                        // of the last transaction of this process
-	grants   map[cluster.InstanceID]Revision // of held leases: the message that granted each
+	session  *natsSession                     // that reads the stream; nil when none does
+	sessions uint64                           // begun
+	moved    chan struct{}                    // closed when applied or session changes, and replaced
+	dead     map[string]tomb                  // by subject: what is to be purged
+	purged   time.Duration                    // on the replica's clock
+	reason   error                            // why there is no session, or no connection
+	end      context.CancelCauseFunc          // of the session, also one that has not begun
+	grants   map[cluster.InstanceID]Revision  // of leases: the message that granted each
+	held     map[cluster.InstanceID]time.Time // leases that this process renewed: until when they are safe
 }
 
 var _ Store = (*NATS)(nil)
@@ -101,10 +99,11 @@ func NewNATS(cfg NATSConfig, log *slog.Logger) (*NATS, error) {
 		dead:    map[string]tomb{},
 		reason:  errors.New("not connected yet"),
 		grants:  map[cluster.InstanceID]Revision{},
+		held:    map[cluster.InstanceID]time.Time{},
 	}
 	opts = append(opts,
-		nats.ConnectHandler(func(*nats.Conn) { signal(n.online) }),
-		nats.ReconnectHandler(func(*nats.Conn) { signal(n.online) }),
+		nats.ConnectHandler(func(*nats.Conn) { n.connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { n.connected() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.disconnected(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { n.unreachable(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -185,27 +184,6 @@ func (n *NATS) Watch(ctx context.Context, prefix string) (*Watcher, error) {
 		cancel()
 	}
 	return w, err
-}
-
-// LeaseTTL implements [Store]. The time left is what this process knows: of a lease that it
-// has not seen renewed yet, it is the TTL less the time since the store was opened.
-func (n *NATS) LeaseTTL(ctx context.Context, id cluster.InstanceID) (left, granted time.Duration, err error) {
-	type ttl struct{ left, granted time.Duration }
-	t, err := readNATS(ctx, n, "look up lease", id.String(), func() (ttl, error) {
-		lease, err := n.state.lease(id)
-		if err != nil {
-			return ttl{}, err
-		}
-		return ttl{n.state.left(lease), lease.ttl}, nil
-	})
-	return t.left, t.granted, err
-}
-
-// Leases implements [Store].
-func (n *NATS) Leases(ctx context.Context) ([]cluster.InstanceID, error) {
-	return readNATS(ctx, n, "list leases", "", func() ([]cluster.InstanceID, error) {
-		return slices.Sorted(maps.Keys(n.state.leases)), nil
-	})
 }
 
 // Ping implements [Store].

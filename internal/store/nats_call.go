@@ -103,7 +103,19 @@ func aside[T any](ctx context.Context, n *NATS, request func(context.Context) (T
 	}
 }
 
-// publish writes a message and returns its revision.
+// write publishes a message and, within limits, waits until this process has read it: a
+// writer cannot run ahead of its own watches by more than the stream keeps.
+func (n *NATS) write(ctx context.Context, m *nats.Msg) (Revision, error) {
+	rev, err := n.publish(ctx, m)
+	if err == nil {
+		wait, cancel := context.WithTimeout(ctx, natsImpatience)
+		defer cancel()
+		_ = n.await(wait, func() bool { return n.session == nil || n.applied.seq >= rev }) // it is written anyway
+	}
+	return rev, err
+}
+
+// publish sends a message and returns its revision once the server has stored it.
 func (n *NATS) publish(ctx context.Context, m *nats.Msg) (Revision, error) {
 	ack, err := aside(ctx, n, func(ctx context.Context) (*jetstream.PubAck, error) {
 		return n.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(n.stream))
@@ -120,6 +132,7 @@ func conflict(err error) bool {
 	return code == natsWrongSequence || code == natsSubjectBusy
 }
 
+// natsCode returns the code of an error of JetStream's API; 0 for others.
 func natsCode(err error) jetstream.ErrorCode {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {

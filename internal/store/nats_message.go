@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -116,7 +117,9 @@ func decodeNATS(prefix string, m *nats.Msg, seq Revision, at time.Time) natsChan
 func (n *NATS) message(subject string, data []byte, c natsCondition) *nats.Msg {
 	m := nats.NewMsg(n.prefix + subject)
 	m.Data = data
-	c.set(n.prefix, m.Header)
+	if c.header != "" {
+		m.Header.Set(c.header, strconv.FormatInt(int64(c.last), 10))
+	}
 	return m
 }
 
@@ -138,26 +141,15 @@ func (n *NATS) marker(subject string, c natsCondition) *nats.Msg {
 
 // natsCondition is what the server checks before it takes a message. The zero value is none.
 type natsCondition struct {
-	checks  bool
-	last    Revision // of the last message: that of subject, or of the stream
-	subject string
+	header string
+	last   Revision
 }
 
-// at is the condition that nothing has changed since a revision.
-func at(rev Revision) natsCondition { return natsCondition{checks: true, last: rev} }
+// at is the condition that the stream's last message is that of a revision.
+func at(rev Revision) natsCondition { return natsCondition{"Nats-Expected-Last-Sequence", rev} }
 
-// lastOf is the condition that the last message of a subject is that of a revision.
-func lastOf(subject string, rev Revision) natsCondition {
-	return natsCondition{checks: true, last: rev, subject: subject}
-}
-
-func (c natsCondition) set(prefix string, h nats.Header) {
-	switch seq := fmt.Sprint(int64(c.last)); {
-	case !c.checks:
-	case c.subject == "":
-		h.Set("Nats-Expected-Last-Sequence", seq)
-	default:
-		h.Set("Nats-Expected-Last-Subject-Sequence", seq)
-		h.Set("Nats-Expected-Last-Subject-Sequence-Subject", prefix+c.subject)
-	}
+// lastOf is the condition that the subject's last message is that of a revision, or that there
+// is none.
+func lastOf(rev Revision) natsCondition {
+	return natsCondition{"Nats-Expected-Last-Subject-Sequence", rev}
 }

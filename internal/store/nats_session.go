@@ -32,7 +32,14 @@ type natsSession struct {
 	reconnects uint64 // of the connection
 }
 
-// disconnected and unreachable run on the library's callback goroutine, in order.
+// connected, disconnected and unreachable run on the library's callback goroutine, in order.
+func (n *NATS) connected() {
+	n.mu.Lock()
+	n.reason = nil
+	n.mu.Unlock()
+	signal(n.online)
+}
+
 func (n *NATS) disconnected(err error) {
 	if err == nil {
 		err = errors.New("the connection was closed")
@@ -70,6 +77,10 @@ func (n *NATS) follow(ctx context.Context) {
 	pause := natsRetry
 	resume := false // where the last session ended
 	for ctx.Err() == nil {
+		if !n.nc.IsConnected() {
+			n.waitOnline(ctx, natsRetries)
+			continue
+		}
 		begin := time.Now()
 		sctx, end := context.WithCancelCause(ctx)
 		n.mu.Lock()
@@ -79,7 +90,7 @@ func (n *NATS) follow(ctx context.Context) {
 		end(nil)
 		n.mu.Lock()
 		n.session, n.end = nil, nil
-		if !errors.Is(n.reason, nats.ErrPermissionViolation) {
+		if n.reason == nil {
 			n.reason = err
 		}
 		resume = n.sessions > 0 && !errors.Is(err, errNATSHistory)
@@ -93,14 +104,19 @@ func (n *NATS) follow(ctx context.Context) {
 		if time.Since(begin) > natsSilence || errors.Is(err, errNATSHistory) {
 			pause = natsRetry
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-timer.C:
-		case <-n.online:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		n.waitOnline(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, natsRetries)
+	}
+}
+
+// waitOnline waits for a new connection, for d or the end of ctx.
+func (n *NATS) waitOnline(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-n.online:
+	case <-ctx.Done():
 	}
 }
 

@@ -45,6 +45,7 @@ func (n *NATS) apply(c natsChange) {
 		}
 		n.state.end(c.id, c.seq)
 		delete(n.grants, c.id)
+		delete(n.held, c.id)
 	case natsBeats:
 		lease := n.state.leases[c.id]
 		if lease == nil {
@@ -68,7 +69,6 @@ func (s *natsSnapshot) add(c natsChange) { s.changes = append(s.changes, c) }
 // last, and gives watchers a Resync. The caller holds the mutex.
 func (n *NATS) adopt(s *natsSnapshot, last Revision) {
 	n.applied = natsPlace{seq: last}
-	n.wrote = 0
 	clear(n.dead)
 	clear(n.grants)
 	held := map[cluster.InstanceID]struct{}{}
@@ -100,6 +100,7 @@ func (n *NATS) adopt(s *natsSnapshot, last Revision) {
 		}
 	}
 	n.state.keepLeases(held)
+	maps.DeleteFunc(n.held, func(id cluster.InstanceID, _ time.Time) bool { _, ok := held[id]; return !ok })
 	for id := range held {
 		n.state.hold(id, ttls[id], uint64(max(n.grants[id], beats[id].seq)))
 	}

@@ -5,21 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsOldest is the oldest version of a server that checks the condition that the store
-// needs: of a message, the last one of another subject.
-var natsOldest = [2]int{2, 12}
-
 // openStream finds or makes the stream.
 func (n *NATS) openStream(ctx context.Context) (*jetstream.StreamInfo, error) {
-	if version := n.nc.ConnectedServerVersion(); version != "" && !natsKnows(version) {
-		return nil, fmt.Errorf("server version %s is older than %d.%d", version, natsOldest[0], natsOldest[1])
-	}
 	s, err := n.js.Stream(ctx, n.stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = n.makeStream(ctx)
@@ -63,15 +54,4 @@ func (n *NATS) makeStream(ctx context.Context) (s jetstream.Stream, err error) {
 		}
 	}
 	return s, err
-}
-
-// natsKnows reports whether a server of a version checks all conditions.
-func natsKnows(version string) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	major, err := strconv.Atoi(parts[0])
-	minor, merr := strconv.Atoi(parts[1])
-	return err == nil && merr == nil && (major > natsOldest[0] || major == natsOldest[0] && minor >= natsOldest[1])
 }

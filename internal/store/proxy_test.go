@@ -4,10 +4,11 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
-// proxy stands between a client and etcd and can cut or freeze the connection
-// without etcd noticing.
+// proxy stands between a client and a server and can cut or freeze the connection, or delay
+// what passes, without the server noticing.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -18,6 +19,7 @@ type proxy struct {
 	conns  map[net.Conn]struct{}
 	cut    bool
 	frozen bool
+	delay  time.Duration
 }
 
 func startProxy(t *testing.T, target string) *proxy {
@@ -50,6 +52,13 @@ func (p *proxy) set(cut, frozen bool) {
 		}
 	}
 	p.thaw.Broadcast()
+}
+
+// slow delays all that passes, in each direction.
+func (p *proxy) slow(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
 }
 
 func (p *proxy) accept() {
@@ -93,7 +102,9 @@ func (p *proxy) pipe(to, from net.Conn) {
 		for p.frozen {
 			p.thaw.Wait()
 		}
+		delay := p.delay
 		p.mu.Unlock()
+		time.Sleep(delay)
 		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
 			return
 		}

@@ -29,6 +29,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/natsconn"
 	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
@@ -42,8 +43,9 @@ const (
 	certificateFor = "certificate of a user"
 )
 
-// site is one way to run etcd and to be let in.
+// site is one way to run etcd and to be let in, or NATS.
 type site struct {
+	nats    bool   // inside this process, open to all; the rest is about etcd
 	process string // path of a program; empty for the server inside this process
 	access  string
 	pki     *pki // nil for plain text
@@ -68,6 +70,15 @@ func everySite(t *testing.T, test func(t *testing.T, s *site)) {
 			test(t, newSite(t, program, access))
 		})
 	}
+}
+
+// everyStore runs a test over the sites of etcd and over NATS.
+func everyStore(t *testing.T, test func(t *testing.T, s *site)) {
+	everySite(t, test)
+	t.Run("nats", func(t *testing.T) {
+		t.Parallel()
+		test(t, &site{nats: true, access: open})
+	})
 }
 
 func etcdProgram() (string, error) {
@@ -111,7 +122,29 @@ func (s *site) config(addr string) store.EtcdConfig {
 }
 
 // open connects to addr.
-func (s *site) open(t *testing.T, addr string) *store.Etcd {
+func (s *site) open(t *testing.T, addr string) store.Store {
+	t.Helper()
+	c, err := s.connect(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func (s *site) connect(addr string) (store.Store, error) {
+	if s.nats {
+		return store.NewNATS(store.NATSConfig{Config: natsconn.Config{URL: "nats://" + addr}}, storetest.Discard)
+	}
+	return store.NewEtcd(s.config(addr), storetest.Discard)
+}
+
+// etcd connects to addr, which is that of an etcd.
+func (s *site) etcd(t *testing.T, addr string) *store.Etcd {
 	t.Helper()
 	return openWith(t, s.config(addr))
 }
@@ -138,7 +171,7 @@ func openWith(t *testing.T, cfg store.EtcdConfig) *store.Etcd {
 	return e
 }
 
-// server is a running etcd.
+// server is a running etcd or NATS.
 type server struct {
 	site *site
 	addr string // host:port
@@ -187,12 +220,14 @@ func (e *server) stop(t *testing.T) (restart func(t *testing.T, dir string) *ser
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
-	s := e.site.open(t, e.addr)
-	if _, err := s.Put(ctx, "stopping", nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Client().Defragment(ctx, e.site.url(e.addr)); err != nil {
-		t.Fatal(err)
+	if !e.site.nats {
+		s := e.site.etcd(t, e.addr)
+		if _, err := s.Put(ctx, "stopping", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Client().Defragment(ctx, e.site.url(e.addr)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e.end()
 	return func(t *testing.T, dir string) *server {
@@ -221,6 +256,8 @@ func (s *site) launch(t *testing.T, dir, addr string) (*server, error) {
 	defer cancel(nil)
 	var err error
 	switch {
+	case s.nats:
+		e.end, err = s.launchNATS(t, dir, addr)
 	case s.process != "":
 		e.end, err = s.launchProcess(t, dir, addr, cancel)
 	case s.pki != nil:
@@ -233,11 +270,27 @@ func (s *site) launch(t *testing.T, dir, addr string) (*server, error) {
 	}
 	e.end = sync.OnceFunc(e.end)
 	t.Cleanup(e.end)
+	if s.nats { // it has answered
+		return e, nil
+	}
 	// A server that refuses a client without a user name has answered.
 	if err := storetest.AwaitAnswer(ctx, s.anybody(t, addr)); err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
 	return e, nil
+}
+
+func (s *site) launchNATS(t *testing.T, dir, addr string) (end func(), err error) {
+	t.Helper()
+	n, err := embedded.StartNATS(t.Context(), embedded.NATSOptions{Dir: dir, Addr: addr, Log: storetest.Discard})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}, nil
 }
 
 func (s *site) launchPlain(t *testing.T, dir, addr string) (end func(), err error) {
