@@ -36,6 +36,10 @@ var work = map[string]func(ctx context.Context, s store.Store, name string) erro
 
 // otherProcess does what the variables say, if they are set, and ends the process.
 func otherProcess() {
+	if member := os.Getenv(envNATSMember); member != "" {
+		fmt.Fprintln(os.Stderr, serveNATS(member))
+		os.Exit(1)
+	}
 	dir := os.Getenv(envFileDir)
 	if dir == "" {
 		return

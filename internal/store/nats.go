@@ -44,12 +44,14 @@ type NATS struct {
 	check   chan struct{} // capacity 1: the monitor shall look
 	closed  chan struct{} // by the client library
 	turn    chan struct{} // capacity 1: held by the transaction under way
+	pulling chan struct{} // capacity 1: held by whoever reads from the stream's leader
 
 	mu       sync.Mutex // guards what follows
 	state    replica
 	applied  natsPlace
 	session  *natsSession                     // that reads the stream; nil when none does
 	sessions uint64                           // begun
+	verified uint64                           // on which connection the stream was seen to be the same: its reconnects and one
 	moved    chan struct{}                    // closed when applied or session changes, and replaced
 	dead     map[string]tomb                  // by subject: what is to be purged
 	purged   time.Duration                    // on the replica's clock
@@ -94,6 +96,7 @@ func NewNATS(cfg NATSConfig, log *slog.Logger) (*NATS, error) {
 		check:   make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		turn:    make(chan struct{}, 1),
+		pulling: make(chan struct{}, 1),
 		state:   newReplica(),
 		moved:   make(chan struct{}),
 		dead:    map[string]tomb{},

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,13 +19,6 @@ const (
 	natsNoStream      = 10059
 	natsTooLarge      = 10054
 )
-
-// natsImpatience is how long an answer may take to arrive in the state before the stream's
-// leader is asked again.
-const natsImpatience = 500 * time.Millisecond
-
-// errNATSHistory ends a session when the stream is another one than that which was read.
-var errNATSHistory = errors.New("the stream has lost its messages, or was replaced")
 
 // doNATS does one call, with the default timeout, once the state has been read.
 func doNATS[T any](ctx context.Context, n *NATS, verb, subject string, call func(context.Context) (T, error)) (T, error) {
@@ -115,15 +107,23 @@ func (n *NATS) write(ctx context.Context, m *nats.Msg) (Revision, error) {
 	return rev, err
 }
 
-// publish sends a message and returns its revision once the server has stored it.
+// publish sends a message and returns its revision once the server has stored it. While the
+// stream has no leader, nobody takes the message, and it is sent again.
 func (n *NATS) publish(ctx context.Context, m *nats.Msg) (Revision, error) {
-	ack, err := aside(ctx, n, func(ctx context.Context) (*jetstream.PubAck, error) {
-		return n.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(n.stream))
-	})
-	if err != nil {
-		return 0, err
+	for {
+		ack, err := aside(ctx, n, func(ctx context.Context) (*jetstream.PubAck, error) {
+			return n.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0), jetstream.WithExpectStream(n.stream))
+		})
+		if err == nil {
+			return Revision(ack.Sequence), nil
+		}
+		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
+			return 0, err
+		}
+		if sleep(ctx, natsRetry); ctx.Err() != nil {
+			return 0, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
 	}
-	return Revision(ack.Sequence), nil
 }
 
 // conflict reports whether the server refused a message for its condition.
@@ -139,73 +139,6 @@ func natsCode(err error) jetstream.ErrorCode {
 		return api.ErrorCode
 	}
 	return 0
-}
-
-// leaderPlace is the last message of the stream, as its leader has it.
-type leaderPlace struct {
-	seq        Revision
-	reconnects uint64 // of the connection over which it was asked
-}
-
-// askLeader asks the stream's leader for the last message.
-func (n *NATS) askLeader(ctx context.Context) (leaderPlace, error) {
-	return aside(ctx, n, func(ctx context.Context) (p leaderPlace, err error) {
-		m, err := n.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+n.stream, []byte(`{"last_by_subj":">"}`))
-		if err != nil {
-			return p, err
-		}
-		p.reconnects = n.nc.Stats().Reconnects
-		var answer struct {
-			Error   *jetstream.APIError `json:"error"`
-			Message struct {
-				Seq Revision `json:"seq"`
-			} `json:"message"`
-		}
-		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return p, err
-		}
-		p.seq = answer.Message.Seq
-		if answer.Error != nil && answer.Error.ErrorCode != natsNoMessage { // an empty stream
-			return p, answer.Error
-		}
-		return p, nil
-	})
-}
-
-// catchUp waits until the state has all that was written before.
-func (n *NATS) catchUp(ctx context.Context) error {
-	for patient := true; ; patient = false {
-		n.mu.Lock()
-		before, session := n.applied.seq, n.sessions
-		n.mu.Unlock()
-		last, err := n.askLeader(ctx)
-		switch {
-		case natsCode(err) == natsNoStream:
-			n.endSession(session, errNATSHistory)
-			return err
-		case err != nil:
-			return err
-		case last.seq < before && patient: // or a new leader has yet to apply what it has
-			sleep(ctx, natsRetry)
-			continue
-		case last.seq < before:
-			n.endSession(session, errNATSHistory)
-		}
-		wait, cancel := context.WithTimeout(ctx, natsImpatience)
-		err = n.await(wait, func() bool {
-			return n.session != nil && n.session.reconnects == last.reconnects && n.applied.seq >= last.seq &&
-				(last.seq >= before || n.sessions > session)
-		})
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !patient:
-			n.endSession(session, errors.New("the state is behind the stream"))
-		}
-	}
 }
 
 // natsPause is the pause before the next attempt of a transaction that others overtook.

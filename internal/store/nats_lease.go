@@ -58,8 +58,10 @@ func (n *NATS) keepAlive(ctx context.Context, id cluster.InstanceID) (time.Durat
 
 // keeps waits until a message has been read, and checks that its lease was held then.
 func (n *NATS) keeps(ctx context.Context, id cluster.InstanceID, rev Revision) (err error) {
-	if err := n.await(ctx, func() bool { return n.session != nil && n.applied.seq >= rev }); err != nil {
-		return err
+	if !n.holdsNow(func() bool { return n.applied.seq >= rev }) {
+		if err := n.catchUp(ctx); err != nil {
+			return err
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

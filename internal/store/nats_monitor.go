@@ -59,6 +59,10 @@ func (n *NATS) monitor(ctx context.Context) {
 		retry = 0
 		if down, _ := n.health.answered(nil); down > 0 {
 			n.logger.Info("the store in NATS is back", "nats", n.name, "down", down.Round(time.Millisecond))
+			n.mu.Lock()
+			n.state.observe(time.Now())
+			n.state.renewAll()
+			n.mu.Unlock()
 		}
 		n.expire(ctx)
 		n.purge(ctx)

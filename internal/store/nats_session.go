@@ -22,7 +22,8 @@ const (
 	natsHeartbeat = time.Second
 	// natsSilence is how long a session waits for a message or heartbeat.
 	natsSilence = 2500 * time.Millisecond
-	natsSetup   = 5 * time.Second // for the stream and consumer
+	natsSetup   = 5 * time.Second // for all that a session needs
+	natsRequest = time.Second     // for one answer; while a leader is elected, nobody answers
 	natsRetry   = 50 * time.Millisecond
 	natsRetries = time.Second // the longest pause
 )
@@ -169,6 +170,8 @@ func (n *NATS) consume(ctx context.Context, resume bool, from Revision) (in *nat
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, uint64(max(from, 1))
 	}
 	pending, err = aside(ctx, n, func(ctx context.Context) (uint64, error) {
+		ctx, cancel := context.WithTimeout(ctx, natsRequest)
+		defer cancel()
 		c, err := n.js.CreatePushConsumer(ctx, n.stream, cfg)
 		if err != nil {
 			return 0, err
@@ -263,7 +266,7 @@ func (s *natsReader) message(m *nats.Msg) error {
 		}
 		return nil
 	case !s.begun:
-		if (natsPlace{c.seq, c.at}) != s.from {
+		if c.seq != s.from.seq || !c.at.Equal(s.from.at) {
 			return errNATSHistory
 		}
 		s.begin()
@@ -271,7 +274,10 @@ func (s *natsReader) message(m *nats.Msg) error {
 	}
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
-	if c.seq != s.n.applied.seq+1 {
+	switch {
+	case c.seq <= s.n.applied.seq: // it was read from the leader
+		return nil
+	case c.seq != s.n.applied.seq+1:
 		return errNATSHistory
 	}
 	s.n.apply(c)
@@ -289,7 +295,7 @@ func (s *natsReader) begin() {
 		n.adopt(s.snapshot, s.last)
 		s.snapshot = nil
 	}
-	n.session, n.reason = s.session, nil
+	n.session, n.verified, n.reason = s.session, s.session.reconnects+1, nil
 	n.sessions++
 	n.tellMoved()
 	signal(n.check)

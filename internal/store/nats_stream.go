@@ -11,7 +11,9 @@ import (
 
 // openStream finds or makes the stream.
 func (n *NATS) openStream(ctx context.Context) (*jetstream.StreamInfo, error) {
-	s, err := n.js.Stream(ctx, n.stream)
+	asking, cancel := context.WithTimeout(ctx, natsRequest)
+	defer cancel()
+	s, err := n.js.Stream(asking, n.stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = n.makeStream(ctx)
 	}

@@ -74,9 +74,6 @@ func (n *NATS) Delete(ctx context.Context, key string) error {
 // is final only in a state that is current: else attempt catches up and tries again.
 func (n *NATS) attempt(ctx context.Context, message func() (*nats.Msg, error)) (*nats.Msg, error) {
 	for current := false; ; current = true {
-		if err := n.await(ctx, func() bool { return n.session != nil }); err != nil {
-			return nil, err
-		}
 		n.mu.Lock()
 		m, err := message()
 		n.mu.Unlock()

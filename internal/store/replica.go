@@ -63,6 +63,13 @@ func (r *replica) overdue() []cluster.InstanceID {
 	return ids
 }
 
+// renewAll gives all leases their TTL again, after an outage in which nobody could renew them.
+func (r *replica) renewAll() {
+	for _, lease := range r.leases {
+		lease.seen = r.clock
+	}
+}
+
 // left returns how long a lease has left.
 func (r *replica) left(lease *heldLease) time.Duration {
 	return min(max(lease.ttl-(r.clock-lease.seen), 0), lease.ttl)
