@@ -80,7 +80,8 @@ const (
 // ETCD_ENDPOINTS, NATS_SERVER, DYN_DISCOVERY_BACKEND, DYN_FILE_KV, DYN_REQUEST_PLANE,
 // DYNAMOD_CLUSTER, DYNAMOD_NAMESPACE, DYNAMOD_SECRET_FILE and DYNAMOD_NODE_ADVERTISE_HOST,
 // and its configuration file. Without addresses it joins the cluster that runs on this
-// machine. Requests to this program arrive on a free port.
+// machine. Requests to this program arrive on a free port. DYN_DISCOVERY_BACKEND=mem gives the
+// runtime a cluster of its own within this process, as [NewLocal] does, which ends with it.
 //
 // Errors: ErrUnreachable, ErrNoSecret, a wrong setting, or the cause of ctx.
 func Connect(ctx context.Context, opts ...Option) (*Runtime, error) {
@@ -89,11 +90,20 @@ func Connect(ctx context.Context, opts ...Option) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+	if cfg.Discovery.Backend == config.BackendMem {
+		o.namespace = cmp.Or(o.namespace, cfg.Namespace)
+		return alone(ctx, o)
+	}
 	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	at, err := dial.Locate(cfg.Etcd.EtcdClient, cfg.Discovery, local)
+	if !origins.Set("discovery.backend") {
+		if err := dial.Remember(&cfg.Discovery, false, local); err != nil {
+			return nil, fmt.Errorf("connect: %w", err)
+		}
+	}
+	at, err := dial.Locate(cfg.Etcd.EtcdClient, cfg.Discovery, cfg.NATS.NATSClient, local)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w: %w", ErrUnreachable, err)
 	}
@@ -121,7 +131,7 @@ func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, addrs []strin
 	}
 	id := dial.Identity{User: "dynamod", Secret: secret}
 	plumb := runtime.Config{Namespace: cfg.Namespace, LeaseTTL: cfg.Etcd.LeaseTTL, Worker: o.name, Log: o.log}
-	if plumb.Store, err = dial.Store(cfg.Etcd.EtcdClient, addrs, id, o.log); err != nil {
+	if plumb.Store, err = dial.Store(cfg.Etcd.EtcdClient, cfg.NATS.NATSClient, addrs, id, o.log); err != nil {
 		return err
 	}
 	r.back.Push("close the store", func(context.Context) error { return plumb.Store.Close() })

@@ -164,3 +164,32 @@ func TestConnectFails(t *testing.T) {
 		t.Errorf("a context that ended: %v", err)
 	}
 }
+
+// With the backend mem, a program is a cluster of its own.
+func TestConnectAlone(t *testing.T) {
+	connect := func() *dynamo.Runtime {
+		t.Helper()
+		r, err := dynamo.Connect(t.Context(), dynamo.WithEnviron([]string{"HOME=" + t.TempDir(), "DYN_DISCOVERY_BACKEND=mem", "DYNAMOD_NAMESPACE=mine"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	a, b := connect(), connect()
+	if a.Namespace() != "mine" {
+		t.Errorf("namespace %s", a.Namespace())
+	}
+	serve(t, a, "mine.backend.hello", names("a"))
+	serve(t, b, "mine.backend.hello", names("b"))
+	for r, want := range map[*dynamo.Runtime]string{a: "a", b: "b"} {
+		client := follow(t, r, "mine.backend.hello", 1)
+		for range 4 {
+			if got, err := dynamo.Ask[string](t.Context(), client, nil); got != want || err != nil {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		}
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -27,8 +27,12 @@ func NewLocal() *Local {
 // matter.
 func (l *Local) Connect(ctx context.Context, opts ...Option) (*Runtime, error) {
 	o := apply(opts)
+	return l.connect(ctx, o, &Runtime{log: o.log})
+}
+
+// connect brings up a runtime, which may have to end other things, too.
+func (l *Local) connect(ctx context.Context, o options, r *Runtime) (*Runtime, error) {
 	server, client, bus := l.plane.NewServer(requestplane.Limits{}, o.log), l.plane.NewClient(), l.bus.Join()
-	r := &Runtime{log: o.log}
 	r.back.Push("leave the event plane", func(context.Context) error { return bus.Close() })
 	r.back.Push("stop the request plane", func(context.Context) error { return server.Close() })
 	r.back.Push("close the request plane's connections", func(context.Context) error { return client.Close() })
@@ -38,6 +42,13 @@ func (l *Local) Connect(ctx context.Context, opts ...Option) (*Runtime, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return r, nil
+}
+
+// alone connects to a cluster that has no other participant, and ends with it.
+func alone(ctx context.Context, o options) (*Runtime, error) {
+	l, r := NewLocal(), &Runtime{log: o.log}
+	r.back.Push("end the cluster", func(context.Context) error { return l.Close() })
+	return l.connect(ctx, o, r)
 }
 
 // Close ends the cluster. Its participants are closed first.

@@ -72,7 +72,7 @@ func (a *Agent) warnOfLoopback() {
 		return
 	}
 	for _, addr := range append(slices.Clone(a.stores.addrs), a.stores.natsURL) {
-		if strings.HasPrefix(addr, config.SchemeFile) {
+		if strings.HasPrefix(addr, config.SchemeFile) || strings.HasPrefix(addr, config.SchemeBucket) {
 			continue
 		}
 		if host := hostOf(addr); host != "" && !onLoopback(host) && !ofThisMachine(host) {

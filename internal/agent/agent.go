@@ -356,7 +356,7 @@ func (a *Agent) publishEndpoints(back *undo.Stack) error {
 
 func (a *Agent) hostsStores() bool {
 	if !a.cfg.Discovery.InFiles() {
-		return a.stores.etcd != nil
+		return a.stores.etcd != nil || a.stores.inEmbeddedNATS(a)
 	}
 	_, err := a.cluster.Endpoints()
 	return errors.Is(err, statedir.ErrNotRunning)

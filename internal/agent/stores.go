@@ -35,37 +35,60 @@ func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, erro
 	if err := s.makeCredentials(a); err != nil {
 		return nil, err
 	}
-	start := s.startEtcd
-	if a.cfg.Discovery.InFiles() {
-		start = s.openFiles
+	steps := []func(context.Context, *Agent, *undo.Stack) error{s.startEtcd, s.startNATS}
+	switch {
+	case a.cfg.Discovery.InFiles():
+		steps[0] = s.openStore
+	case a.cfg.Discovery.InNATS():
+		steps = []func(context.Context, *Agent, *undo.Stack) error{s.startNATS, s.openStore}
 	}
-	if err := start(ctx, a, back); err != nil {
-		return nil, err
+	for _, step := range steps {
+		if err := step(ctx, a, back); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.startNATS(ctx, a, back); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.remember(a)
 }
 
-// openFiles opens the store in files, which needs no server.
-func (s *stores) openFiles(ctx context.Context, a *Agent, back *undo.Stack) error {
+// openStore opens the store in files, or in NATS.
+func (s *stores) openStore(ctx context.Context, a *Agent, back *undo.Stack) error {
 	addr, err := a.cfg.Discovery.Address(a.cluster.StoreDir())
 	if err != nil {
 		return err
 	}
 	s.addrs = []string{addr}
-	files, err := dial.Store(config.EtcdClient{}, s.addrs, s.identity, a.log)
+	client := a.cfg.NATS.NATSClient
+	client.URL = s.natsURL
+	opened, err := dial.Store(config.EtcdClient{}, client, s.addrs, s.identity, a.log)
 	if err != nil {
 		return err
 	}
-	back.Push("close the store", func(context.Context) error { return files.Close() })
-	if _, err := files.Ping(ctx); err != nil {
+	back.Push("close the store", func(context.Context) error { return opened.Close() })
+	if _, err := opened.Ping(ctx); err != nil {
+		if why := dial.Diagnose(ctx, dial.Servers(s.addrs, s.natsURL), s.identity); why != nil {
+			err = why
+		}
 		return fmt.Errorf("open the store: %w", err)
 	}
-	s.store = files
+	s.store = opened
 	return nil
 }
+
+// remember notes what holds the state of the cluster, if that is on this machine.
+func (s *stores) remember(a *Agent) error {
+	_, err := a.cluster.Joined() // the cluster is elsewhere
+	if err == nil || s.etcd == nil && !a.cfg.Discovery.InFiles() && !s.inEmbeddedNATS(a) {
+		return nil
+	}
+	b, err := dial.BackendOf(a.cfg.Discovery, a.cluster)
+	if err != nil {
+		return err
+	}
+	return a.cluster.SetBackend(b)
+}
+
+// inEmbeddedNATS reports whether the NATS in this process holds the state.
+func (s *stores) inEmbeddedNATS(a *Agent) bool { return s.nats != nil && a.cfg.Discovery.InNATS() }
 
 func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) error {
 	cfg := a.cfg.Etcd
@@ -104,7 +127,7 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 	s.natsURL = cfg.URL
 	if !cfg.External() {
 		addr := a.listenAt(cfg.Listen, config.DefaultNATSListen, "")
-		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: addr, Credentials: s.credentials, Log: a.log}
+		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: addr, Credentials: s.credentials, Durable: a.cfg.Discovery.InNATS(), Log: a.log}
 		start := func(ctx context.Context) (*embedded.NATS, error) {
 			n, err := embedded.StartNATS(ctx, opts)
 			if err == nil {

@@ -520,7 +520,7 @@ func TestAStartingClusterIsFound(t *testing.T) {
 	if r.code != exit.Unreachable {
 		t.Errorf("exit %d", r.code)
 	}
-	clitest.Has(t, "stderr", r.stderr, "cluster lab does not say yet where its etcd is", fmt.Sprintf("running here: node-1 (process %d)", os.Getpid()), "dynctl down")
+	clitest.Has(t, "stderr", r.stderr, "cluster lab does not say yet where its store is", fmt.Sprintf("running here: node-1 (process %d)", os.Getpid()), "dynctl down")
 }
 
 // watchWriter calls then once it has seen what it wants.

@@ -57,7 +57,7 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 		return nil, err
 	}
 	c := &Cluster{Name: cfg.Cluster, Namespace: cfg.Namespace, Local: local, cfg: cfg, log: log, nats: cfg.NATS.URL}
-	at, err := dial.Locate(cfg.Etcd, cfg.Discovery, local)
+	at, err := dial.Locate(cfg.Etcd, cfg.Discovery, cfg.NATS, local)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
@@ -65,7 +65,9 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	c.Namespace = cmp.Or(c.Namespace, at.Namespace, cluster.DefaultNamespace)
 	secret, noSecret := Secret(cfg)
 	c.id = dial.Identity{User: "dynctl", Secret: secret}
-	if c.store, err = dial.Store(cfg.Etcd, c.addrs, c.id, log); err != nil {
+	bucketAt := cfg.NATS
+	bucketAt.URL = c.nats
+	if c.store, err = dial.Store(cfg.Etcd, bucketAt, c.addrs, c.id, log); err != nil {
 		if errors.Is(err, dial.ErrNoSecret) {
 			err = fmt.Errorf("%w: %w: %w", ErrUnreachable, err, noSecret)
 		}
@@ -74,7 +76,7 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if _, err := c.store.Ping(ping); err != nil {
-		if why := dial.Diagnose(ctx, c.addrs, c.id); why != nil {
+		if why := dial.Diagnose(ctx, dial.Servers(c.addrs, c.nats), c.id); why != nil {
 			err = why
 		}
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
@@ -89,8 +91,23 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	return c, nil
 }
 
-// StoreDir returns the directory that holds the cluster's state; ok is false if etcd does.
-func (c *Cluster) StoreDir() (dir string, ok bool) { return config.StoreDir(c.addrs) }
+// Kinds of stores beside etcd, see [Cluster.StoreKind].
+const (
+	StoreFiles = "files"
+	StoreNATS  = "nats"
+)
+
+// StoreKind says what holds the cluster's state, and its directory or bucket. Both are empty
+// for etcd.
+func (c *Cluster) StoreKind() (kind, name string) {
+	if dir, ok := config.StoreDir(c.addrs); ok {
+		return StoreFiles, dir
+	}
+	if bucket, ok := config.StoreBucket(c.addrs); ok {
+		return StoreNATS, bucket
+	}
+	return "", ""
+}
 
 // Secret returns the secret of the cluster, or ErrNoSecret if this machine does not have
 // it.

@@ -304,9 +304,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 			NATSOK: l.nats.ok, NATSRTT: l.nats.rtt, NATSErr: l.nats.err,
 		},
 	}
-	if _, ok := l.c.StoreDir(); ok {
-		s.Fresh.Store = "files"
-	}
+	s.Fresh.Store, _ = l.c.StoreKind()
 	if since, next, _ := l.watch.Stale(); !since.IsZero() {
 		s.Fresh.StaleSince, s.Fresh.NextAttempt = since, next
 	}

@@ -3,6 +3,7 @@ package clustertest_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,16 +12,30 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// The way of a user with the real programs where files hold the shared state: no etcd runs,
-// and everything works as with one.
-func TestProgramsOnFiles(t *testing.T) {
+// The way of a user with the real programs where files or NATS hold the shared state: no etcd
+// runs, and everything works as with one. What holds the state is chosen once.
+func TestProgramsWithoutEtcd(t *testing.T) {
 	t.Parallel()
+	for backend, says := range map[string]struct{ up, doctor string }{
+		"file": {"store files ready", "store\tok\tfiles in "},
+		"nats": {"store nats ready", "store\tok\tNATS, bucket dynctl"},
+	} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			programsOn(t, backend, says.up, says.doctor)
+		})
+	}
+}
+
+func programsOn(t *testing.T, backend, upSays, doctorSays string) {
 	p := buildPrograms(t)
-	p.env = append(p.env, "DYN_DISCOVERY_BACKEND=file")
+	plain := p.env
+	p.env = append(slices.Clone(plain), "DYN_DISCOVERY_BACKEND="+backend)
 	up := []string{"up", "--prefill", "1", "--decode", "2", "--agents", "2", "--port", strconv.Itoa(p.port)}
-	if out := p.must(0, up...); !strings.Contains(out, "store files ready") || strings.Contains(out, "etcd") {
+	if out := p.must(0, up...); !strings.Contains(out, upSays) || strings.Contains(out, "etcd") {
 		t.Errorf("up: %s", out)
 	}
+	p.env = plain // it is remembered
 	question := strings.Repeat("tell me what moves between the workers ", 20)
 	want, err := p.ask(question, 12)
 	if err != nil || want == "" {
@@ -36,7 +51,7 @@ func TestProgramsOnFiles(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", when, got, err, want)
 		}
 	}
-	if out := p.must(0, "doctor"); !strings.Contains(out, "store\tok\tfiles in ") || strings.Contains(out, "etcd") {
+	if out := p.must(0, "doctor"); !strings.Contains(out, doctorSays) || strings.Contains(out, "etcd") {
 		t.Errorf("doctor: %s", out)
 	}
 	if out := p.must(0, "top", "--once"); !strings.Contains(out, "worker-3") {
@@ -60,8 +75,10 @@ func TestProgramsOnFiles(t *testing.T) {
 	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if ws := p.workers(); len(ws) != 3 { // the other node and its worker are still found
-		t.Errorf("after the kill of the first node: %+v", ws)
+	if backend == "file" {
+		if ws := p.workers(); len(ws) != 3 { // the other node and its worker are still found
+			t.Errorf("after the kill of the first node: %+v", ws)
+		}
 	}
 	p.must(0, up...)
 	again("after the kill of the first node")
@@ -71,11 +88,29 @@ func TestProgramsOnFiles(t *testing.T) {
 		}
 	}
 	p.must(3, "ps")
+	p.env = append(slices.Clone(plain), "DYN_DISCOVERY_BACKEND=etcd")
+	if out := p.must(1, up...); !strings.Contains(out, backend+" (") || !strings.Contains(out, "discovery.backend is etcd") {
+		t.Errorf("up with another backend: %s", out)
+	}
+	p.env = plain
 	p.must(0, up...)
 	again("after the kill of all")
 
-	// Another machine that shares the directory has a state directory of its own.
 	state := strings.TrimPrefix(p.env[1], "XDG_STATE_HOME=")
+	if backend == "file" {
+		seenFromElsewhere(t, p, state)
+	}
+	if out := p.must(0, "down", "--purge", "--yes"); strings.Contains(out, "still") {
+		t.Errorf("down: %s", out)
+	}
+	if left, err := os.ReadDir(filepath.Join(state, "dynctl", "local")); err == nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func seenFromElsewhere(t *testing.T, p *programs, state string) {
+	t.Helper()
+	// Another machine that shares the directory has a state directory of its own.
 	elsewhere := *p
 	elsewhere.env = []string{"HOME=" + t.TempDir(), "TERM=dumb", "DYN_DISCOVERY_BACKEND=file", "DYN_FILE_KV=" + filepath.Join(state, "dynctl", "local", ".store")}
 	if ws := elsewhere.workers(); len(ws) != 3 || ws[0].Role != cluster.RolePrefill {
@@ -85,12 +120,5 @@ func TestProgramsOnFiles(t *testing.T) {
 	elsewhere.must(3, "ps")
 	if _, err := os.Stat(strings.TrimPrefix(elsewhere.env[3], "DYN_FILE_KV=")); err == nil {
 		t.Error("looking for a store made one")
-	}
-
-	if out := p.must(0, "down", "--purge", "--yes"); strings.Contains(out, "still") {
-		t.Errorf("down: %s", out)
-	}
-	if left, err := os.ReadDir(filepath.Join(state, "dynctl", "local")); err == nil {
-		t.Errorf("left behind: %v", left)
 	}
 }

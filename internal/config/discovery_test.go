@@ -11,17 +11,22 @@ import (
 func TestDiscovery(t *testing.T) {
 	for _, tc := range []struct {
 		environ []string
-		files   bool
+		backend string // etcd, file or nats
 		wrong   string // part of the error, empty for none
 	}{
-		{nil, false, ""},
-		{[]string{"DYN_DISCOVERY_BACKEND=kv_store"}, false, ""},
-		{[]string{"DYN_DISCOVERY_BACKEND=etcd", "ETCD_ENDPOINTS=a:1"}, false, ""},
-		{[]string{"DYN_DISCOVERY_BACKEND=file"}, true, ""},
-		{[]string{"DYN_STORE_KV=file", "DYN_FILE_KV=/shared/store"}, true, ""},
-		{[]string{"DYN_FILE_KV=/shared/store"}, false, "discovery.dir: is set, but discovery.backend is not file"},
-		{[]string{"DYN_DISCOVERY_BACKEND=file", "ETCD_ENDPOINTS=a:1"}, true, "etcd.endpoints: is set, but discovery.backend is file"},
-		{[]string{"DYN_DISCOVERY_BACKEND=kubernetes"}, false, "is not one of"},
+		{nil, "etcd", ""},
+		{[]string{"DYN_DISCOVERY_BACKEND=kv_store"}, "etcd", ""},
+		{[]string{"DYN_DISCOVERY_BACKEND=etcd", "ETCD_ENDPOINTS=a:1"}, "etcd", ""},
+		{[]string{"DYN_DISCOVERY_BACKEND=file"}, "file", ""},
+		{[]string{"DYN_STORE_KV=file", "DYN_FILE_KV=/shared/store"}, "file", ""},
+		{[]string{"DYN_STORE_KV=nats"}, "nats", ""},
+		{[]string{"DYN_DISCOVERY_BACKEND=nats", "NATS_SERVER=nats://a:4222"}, "nats", ""},
+		{[]string{"DYN_FILE_KV=/shared/store"}, "", "discovery.dir: is set, but discovery.backend is not file"},
+		{[]string{"DYN_DISCOVERY_BACKEND=nats", "DYN_FILE_KV=/shared/store"}, "", "discovery.dir: is set, but discovery.backend is not file"},
+		{[]string{"DYN_DISCOVERY_BACKEND=file", "ETCD_ENDPOINTS=a:1"}, "", "etcd.endpoints: is set, but discovery.backend is file"},
+		{[]string{"DYN_DISCOVERY_BACKEND=nats", "ETCD_ENDPOINTS=a:1"}, "", "etcd.endpoints: is set, but discovery.backend is nats"},
+		{[]string{"DYN_DISCOVERY_BACKEND=mem"}, "", "discovery.backend: mem keeps the state in the memory of one process"},
+		{[]string{"DYN_DISCOVERY_BACKEND=kubernetes"}, "", "is not one of"},
 	} {
 		name := strings.Join(tc.environ, " ")
 		agent, _, err := loadDynamod(t, nil, tc.environ, nil)
@@ -37,10 +42,15 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", name, err, tc.wrong)
 			}
 		}
-		if tc.wrong == "" && (agent.Discovery.InFiles() != tc.files || ctl.Discovery.InFiles() != tc.files) {
-			t.Errorf("%s: files %t and %t", name, agent.Discovery.InFiles(), ctl.Discovery.InFiles())
+		if tc.wrong != "" {
+			continue
 		}
-		if embeds := tc.wrong == "" && agent.EmbedsEtcd(); embeds != (tc.wrong == "" && !tc.files && len(agent.Etcd.Endpoints) == 0) {
+		for _, d := range []config.Discovery{agent.Discovery, ctl.Discovery} {
+			if d.InFiles() != (tc.backend == "file") || d.InNATS() != (tc.backend == "nats") {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		if embeds := agent.EmbedsEtcd(); embeds != (tc.backend == "etcd" && len(agent.Etcd.Endpoints) == 0) {
 			t.Errorf("%s: embeds etcd: %t", name, embeds)
 		}
 	}
@@ -61,5 +71,31 @@ func TestStoreAddress(t *testing.T) {
 		if dir, ok := config.StoreDir(addrs); ok {
 			t.Errorf("%q is the directory %q", addrs, dir)
 		}
+	}
+}
+
+// The settings of an address have that address.
+func TestDiscoveryAt(t *testing.T) {
+	for _, tc := range []struct {
+		addrs   []string
+		backend string
+		etcd    int
+	}{
+		{[]string{"file:///shared"}, "file", 0},
+		{[]string{"bucket://mine"}, "nats", 0},
+		{[]string{"a:1", "b:1"}, "etcd", 2},
+		{[]string{"bucket://mine", "b:1"}, "etcd", 2},
+	} {
+		d, etcd := config.DiscoveryAt(tc.addrs)
+		if d.Backend != tc.backend || len(etcd) != tc.etcd {
+			t.Errorf("%q: %+v, etcd %q", tc.addrs, d, etcd)
+		}
+		if addr, err := d.Address("none"); tc.etcd == 0 && (err != nil || addr != tc.addrs[0]) {
+			t.Errorf("%q became %q, %v", tc.addrs, addr, err)
+		}
+	}
+	d := config.Dynctl{Discovery: config.Discovery{Backend: "nats", Bucket: "a.b"}}
+	if err := d.Validate(); err == nil || !strings.Contains(err.Error(), "discovery.bucket") {
+		t.Errorf("a bucket a.b: %v", err)
 	}
 }

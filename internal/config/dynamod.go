@@ -92,7 +92,9 @@ func (e Etcd) External() bool {
 }
 
 // EmbedsEtcd reports whether etcd runs in this process.
-func (d Dynamod) EmbedsEtcd() bool { return !d.Discovery.InFiles() && !d.Etcd.External() }
+func (d Dynamod) EmbedsEtcd() bool {
+	return !d.Discovery.InFiles() && !d.Discovery.InNATS() && !d.Etcd.External()
+}
 
 // NATS is the event plane and the prefill queue: embedded or external.
 type NATS struct {

@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Drain:        config.Drain{Deadline: time.Minute},
 	}
-	want.Discovery.Backend = "etcd"
+	want.Discovery = config.Discovery{Backend: "etcd", Bucket: "dynctl"}
 	want.Etcd = config.Etcd{EtcdClient: config.EtcdClient{Endpoints: []string{}}, Mode: "auto", Listen: "127.0.0.1:2379", LeaseTTL: 10 * time.Second}
 	want.NATS = config.NATS{Mode: "auto", Listen: "127.0.0.1:4222"}
 	if !equal(cfg, want) {
@@ -256,7 +256,7 @@ func TestDynctl(t *testing.T) {
 	want := config.Dynctl{
 		Cluster: "local", Namespace: "dynamo", StateDir: "/var/state/dynctl",
 		Output: "json", Color: "never", ReadOnly: true,
-		Discovery: config.Discovery{Backend: "etcd"},
+		Discovery: config.Discovery{Backend: "etcd", Bucket: "dynctl"},
 		Etcd:      config.EtcdClient{Endpoints: []string{"a:1", "b:2"}},
 		Top:       config.Top{Interval: 2 * time.Second, Theme: "mono", ASCII: true},
 	}

@@ -89,7 +89,7 @@ var onlyRules = []only{
 	{"cli/human", []string{"cli/term", "cluster"}, "values as people read them: pure"},
 	{"cli/exit", []string{"cli/term", "client", "config", "store"}, "errors of commands; their codes follow from errors of these"},
 	{"cli/output", []string{"cli/term", "cli/progress", "cli/exit"}, "answers in all forms, and questions; knows no cluster"},
-	{"cli/session", []string{"certs", "cli/term", "cli/exit", "cli/output", "client", "config", "statedir"}, "settings and connections of one run"},
+	{"cli/session", []string{"certs", "cli/term", "cli/exit", "cli/output", "client", "config", "dial", "statedir"}, "settings and connections of one run"},
 	{"cli/command", []string{"cli/exit", "cli/output", "cli/progress", "cli/session", "config"}, "makes commands, and knows none"},
 	{"cli/help", []string{"cli/command", "cli/exit", "cli/term", "config", "topofile", "tui"}, "texts about commands and about what they take"},
 	{"cli/complete", slices.Concat(cliLeaves, []string{"client", "cluster", "statedir"}), "a leaf that asks the cluster"},

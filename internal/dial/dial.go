@@ -54,13 +54,36 @@ func (id Identity) files(wanted bool, files config.TLSFiles, log *slog.Logger) (
 }
 
 // Store returns the store at the given addresses, or etcd at the configured ones if there are
-// none. An address is that of an etcd server, or a directory as file:///DIR. The caller
-// closes it.
-func Store(c config.EtcdClient, addrs []string, id Identity, log *slog.Logger) (store.Store, error) {
+// none. An address is that of an etcd server, a directory as file:///DIR, or a bucket of the
+// given NATS as bucket://NAME. The caller closes it.
+func Store(c config.EtcdClient, n config.NATSClient, addrs []string, id Identity, log *slog.Logger) (store.Store, error) {
 	if dir, ok := config.StoreDir(addrs); ok {
 		return store.NewFile(store.FileConfig{Dir: dir}, log)
 	}
-	return Etcd(c, addrs, id, log)
+	bucket, ok := config.StoreBucket(addrs)
+	if !ok {
+		return Etcd(c, addrs, id, log)
+	}
+	if n.URL == "" {
+		return nil, errors.New("open the store in NATS: no server is configured")
+	}
+	cfg, err := natsConfig(n, id.User, id, log)
+	if err != nil {
+		return nil, fmt.Errorf("open the store in NATS at %s: %w", n.URL, err)
+	}
+	return store.NewNATS(store.NATSConfig{Config: cfg, Bucket: bucket}, log)
+}
+
+// Servers returns the addresses of the servers behind those of a store: those of NATS if it
+// is a bucket, none if it is a directory.
+func Servers(addrs []string, natsURL string) []string {
+	if _, ok := config.StoreDir(addrs); ok {
+		return nil
+	}
+	if _, ok := config.StoreBucket(addrs); ok {
+		return strings.Split(natsURL, ",")
+	}
+	return addrs
 }
 
 // Etcd returns a store on the given endpoints, or on the configured ones if there are

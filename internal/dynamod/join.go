@@ -7,6 +7,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
@@ -21,7 +22,7 @@ type meeting struct {
 func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeting, error) {
 	var m *meeting
 	if cfg.Join != "" {
-		for _, key := range []string{"etcd.endpoints", "nats.url", "etcd.mode", "nats.mode", "secret_file", "discovery.backend", "discovery.dir"} {
+		for _, key := range []string{"etcd.endpoints", "nats.url", "etcd.mode", "nats.mode", "secret_file", "discovery.backend", "discovery.dir", "discovery.bucket"} {
 			if v, _ := origins.Of(key); origins.Set(key) {
 				return nil, fmt.Errorf("%s (%s) and a join token: choose one, the token contains the addresses of the cluster", key, v.Origin)
 			}
@@ -46,6 +47,11 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	if err != nil {
 		return nil, err
 	}
+	if m == nil && len(cfg.Etcd.Endpoints) == 0 && (!cfg.Discovery.InNATS() || !cfg.NATS.External()) {
+		if err := dial.Remember(&cfg.Discovery, origins.Set("discovery.backend"), local); err != nil {
+			return nil, err
+		}
+	}
 	var j statedir.Joined
 	switch {
 	case m != nil && node.HasEtcd():
@@ -53,7 +59,7 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	case m != nil:
 		m.local = local
 		j = statedir.Joined{Namespace: m.token.Namespace, Etcd: m.token.Etcd, NATS: m.token.NATS}
-	case cfg.Discovery.InFiles() || len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
+	case cfg.Discovery.InFiles() || cfg.Discovery.InNATS() || len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
 		return nil, nil
 	default:
 		if j, err = local.Joined(); errors.Is(err, statedir.ErrNotJoined) {
@@ -62,11 +68,7 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 			return nil, err
 		}
 	}
-	if dir, ok := config.StoreDir(j.Etcd); ok {
-		cfg.Discovery = config.Discovery{Backend: config.BackendFile, Dir: dir}
-	} else {
-		cfg.Etcd.Endpoints = j.Etcd
-	}
+	cfg.Discovery, cfg.Etcd.Endpoints = config.DiscoveryAt(j.Etcd)
 	if cfg.NATS.URL == "" && cfg.NATS.Mode != config.ModeEmbedded {
 		cfg.NATS.URL = j.NATS
 	}

@@ -36,7 +36,10 @@ type NATSOptions struct {
 	// Credentials restrict the address to clients with a certificate. Nil leaves it open
 	// to all, without TLS; for tests only.
 	Credentials *Credentials
-	Log         *slog.Logger
+	// Durable has every message synced before it is acknowledged, so that a power failure
+	// loses none.
+	Durable bool
+	Log     *slog.Logger
 }
 
 // NATS is a running NATS server with JetStream.
@@ -73,6 +76,7 @@ func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 		JetStream:              true,
 		StoreDir:               opts.Dir,
 		SyncInterval:           natsSyncInterval,
+		SyncAlways:             opts.Durable,
 		JetStreamMaxStore:      natsMaxStore,
 		MaxPayload:             natsMaxPayload,
 		NoSigs:                 true,

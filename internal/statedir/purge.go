@@ -21,7 +21,7 @@ func (c Cluster) Traces() ([]string, error) {
 	for _, n := range nodes {
 		paths = append(paths, n.Path)
 	}
-	for _, path := range []string{c.endpointsPath(), c.joinedPath(), c.SecretPath(), c.startLockPath(), c.StoreDir(), c.Path} {
+	for _, path := range []string{c.endpointsPath(), c.joinedPath(), c.SecretPath(), c.startLockPath(), c.StoreDir(), c.backendPath(), c.Path} {
 		if _, err := os.Lstat(path); err == nil {
 			paths = append(paths, path)
 		}

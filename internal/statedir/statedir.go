@@ -9,6 +9,7 @@
 //	ROOT/CLUSTER/secret             what all programs of the cluster share; for its owner only
 //	ROOT/CLUSTER/joined.json        how to reach the cluster, where its stores run elsewhere
 //	ROOT/CLUSTER/.store/            the shared state, where files hold it
+//	ROOT/CLUSTER/.backend           what holds the shared state
 //	ROOT/CLUSTER/up.lock            held by dynctl while it starts dynamod processes
 //	ROOT/CLUSTER/NODE/lock          held by the running dynamod; contains its pid
 //	ROOT/CLUSTER/NODE/node_id       identity of the node across restarts
@@ -196,7 +197,7 @@ func (n Node) Namespace() string {
 type Endpoints struct {
 	Cluster   string   `json:"cluster"`
 	Namespace string   `json:"namespace"`
-	Etcd      []string `json:"etcd"` // host:port, or file:///DIR where files hold the state
+	Etcd      []string `json:"etcd"` // host:port, or file:///DIR or bucket://NAME where files or NATS hold the state
 	NATS      string   `json:"nats"` // URL
 	// Host is the host name or address at which other machines reach servers in the
 	// node's process; empty if only this machine reaches them.

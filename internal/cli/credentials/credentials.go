@@ -178,7 +178,7 @@ func (o *Options) show(e statedir.Endpoints, secret credentials.Secret) error {
 		Etcd: append([]string{}, e.Etcd...), NATS: e.NATS, Reached: "",
 	}
 	at := e.Etcd
-	if _, ok := config.StoreDir(at); ok {
+	if d, _ := config.DiscoveryAt(at); d.Backend != config.BackendEtcd {
 		at = []string{e.NATS}
 	}
 	for _, addr := range at {
@@ -188,7 +188,7 @@ func (o *Options) show(e statedir.Endpoints, secret credentials.Secret) error {
 			v.Reached = human.Address(addr)
 		}
 	}
-	t := output.NewTable("CLUSTER", "SECRET", "FILE", "ETCD", "NATS", "REACHED AT")
+	t := output.NewTable("CLUSTER", "SECRET", "FILE", "STORE", "NATS", "REACHED AT")
 	t.Add(v.Cluster, v.Fingerprint, v.SecretFile, human.OrDash(strings.Join(v.Etcd, ",")), human.OrDash(v.NATS), human.OrDash(v.Reached))
 	return o.Session.Out.Answer(output.Answer{Data: v, Table: func(bool) *output.Table { return t }, Names: []string{v.Fingerprint}})
 }
@@ -264,8 +264,9 @@ type exported struct {
 
 func (o *Options) writeFiles(e statedir.Endpoints, secret credentials.Secret) error {
 	const action = "cannot export credentials"
-	if !(config.EtcdClient{Endpoints: e.Etcd}).InDynamod() {
-		return &exit.Failure{Action: action, Err: fmt.Errorf("etcd at %s does not run inside a dynamod: it has credentials of its own", strings.Join(e.Etcd, ", "))}
+	withEtcd, withNATS := (config.EtcdClient{Endpoints: e.Etcd}).InDynamod(), (config.NATSClient{URL: e.NATS}).InDynamod()
+	if d, _ := config.DiscoveryAt(e.Etcd); !withEtcd && (d.Backend == config.BackendEtcd || !withNATS) {
+		return &exit.Failure{Action: action, Err: fmt.Errorf("the store at %s does not run inside a dynamod: it has credentials of its own", strings.Join(e.Etcd, ", "))}
 	}
 	ca, err := secret.Authority()
 	if err != nil {
@@ -293,17 +294,19 @@ func (o *Options) writeFiles(e statedir.Endpoints, secret credentials.Secret) er
 	for _, addr := range e.Etcd {
 		etcd = append(etcd, "https://"+human.Address(addr))
 	}
-	x.Env = []string{
-		"ETCDCTL_API=3", "ETCDCTL_ENDPOINTS=" + strings.Join(etcd, ","),
-		"ETCDCTL_CACERT=" + x.CA, "ETCDCTL_CERT=" + x.Cert, "ETCDCTL_KEY=" + x.Key,
+	if withEtcd {
+		x.Env = []string{
+			"ETCDCTL_API=3", "ETCDCTL_ENDPOINTS=" + strings.Join(etcd, ","),
+			"ETCDCTL_CACERT=" + x.CA, "ETCDCTL_CERT=" + x.Cert, "ETCDCTL_KEY=" + x.Key,
+		}
 	}
 	var text strings.Builder
-	if (config.NATSClient{URL: e.NATS}).InDynamod() {
+	if withNATS {
 		x.Env = append(x.Env, "NATS_URL=tls://"+human.Address(e.NATS), "NATS_CA="+x.CA, "NATS_CERT="+x.Cert, "NATS_KEY="+x.Key)
 	}
 	writeExports(&text, x.Env)
 	if o.Session.Out.Prose() {
-		o.Session.Out.Note("the certificate in %s ends on %s; anyone with its key can change everything in etcd and NATS", dir, until.Format(time.DateOnly))
+		o.Session.Out.Note("the certificate in %s ends on %s; anyone with its key can change everything in the cluster's store and NATS", dir, until.Format(time.DateOnly))
 		o.Session.Out.Note("etcdctl needs no flags; nats needs --tlsfirst")
 	}
 	return o.Session.Out.Answer(output.Answer{Data: x, Names: []string{x.CA, x.Cert, x.Key}, Text: text.String()})

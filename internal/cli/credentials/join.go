@@ -73,7 +73,8 @@ func (o *JoinOptions) Run(context.Context) error {
 	if v, ok := s.Origins.Of("cluster"); ok && v.Origin.Kind == config.FromDefault && token.Cluster != "" {
 		cfg.Cluster = token.Cluster
 	}
-	cfg.Namespace, cfg.Etcd.Endpoints, cfg.NATS.URL = token.Namespace, token.Etcd, token.NATS
+	cfg.Namespace, cfg.NATS.URL = token.Namespace, token.NATS
+	cfg.Discovery, cfg.Etcd.Endpoints = config.DiscoveryAt(token.Etcd)
 	if err := cfg.Validate(); err != nil {
 		return &exit.Failure{Action: action, Err: fmt.Errorf("join token: %w", err)}
 	}

@@ -28,8 +28,8 @@ func clusterChecks() []string {
 	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "alarms", "request-plane", "clocks", "leases", "workers", "model-files", "kv-index", "paths"}
 }
 
-// filesCheck is the name of the first check where files hold the shared state.
-const filesCheck = "store"
+// storeCheck is the name of the first check where files or NATS hold the shared state.
+const storeCheck = "store"
 
 func frontendChecks() []string { return []string{"health", "models", "answer"} }
 
@@ -72,10 +72,10 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 		for i := range own {
 			own[i].Group, own[i].Name, own[i].TookMS = groupCluster, clusterChecks()[i], human.Milliseconds(time.Since(begin))
 		}
-		if dir, ok := c.StoreDir(); ok {
-			files := judge.Files(p.Etcd, dir)
-			files.Group, files.Name, files.TookMS = groupCluster, filesCheck, own[0].TookMS
-			own[0] = files
+		if kind, name := c.StoreKind(); kind != "" {
+			f := judge.Store(p.Etcd, kind, name)
+			f.Group, f.Name, f.TookMS = groupCluster, storeCheck, own[0].TookMS
+			own[0] = f
 		}
 	})
 	wg.Go(func() { front = o.frontendFindings(ctx, v) })
@@ -95,8 +95,8 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 func (o *Options) unreachable(err error, took float64) []judge.Finding {
 	var out []judge.Finding
 	what := clusterChecks()[0]
-	if o.Session.Config.Discovery.InFiles() {
-		what = filesCheck
+	if d := o.Session.Config.Discovery; d.InFiles() || d.InNATS() {
+		what = storeCheck
 	}
 	for i, name := range append(clusterChecks(), frontendChecks()...) {
 		f := judge.Skipped("%s has to answer first", what)

@@ -165,9 +165,8 @@ func (o *Options) Run(ctx context.Context) error {
 		}
 	}()
 	if known && d.only == "" {
-		if _, ok := config.StoreDir(e.Etcd); !ok {
-			d.sockets = append(d.sockets, e.Etcd...)
-		}
+		_, etcd := config.DiscoveryAt(e.Etcd)
+		d.sockets = append(d.sockets, etcd...)
 		d.sockets = append(d.sockets, hostOf(e.NATS))
 		for _, ns := range besides(running, e) {
 			cfg := o.Session.Config

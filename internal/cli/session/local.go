@@ -8,11 +8,24 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
 // External reports whether the stores are configured rather than found.
 func (s *Session) External() bool { return len(s.Config.Etcd.Endpoints) > 0 }
+
+// Stores says which configured store the cluster has.
+func (s *Session) Stores() string {
+	addrs := s.Config.Etcd.Endpoints
+	if bucket, ok := config.StoreBucket(addrs); ok {
+		return "bucket " + bucket + " of " + s.Config.NATS.URL
+	}
+	if dir, ok := config.StoreDir(addrs); ok {
+		return "files in " + dir
+	}
+	return "etcd: " + strings.Join(addrs, ", ")
+}
 
 // StartNode is the command that starts a node of the cluster: here, or where its stores are
 // elsewhere, on each machine that shall have one.
@@ -31,7 +44,14 @@ func (s *Session) StartNode() string {
 		if s.Named {
 			b.WriteString(" --namespace " + s.Config.Namespace)
 		}
-		b.WriteString(" --etcd-endpoints " + strings.Join(s.Config.Etcd.Endpoints, ","))
+		if bucket, ok := config.StoreBucket(s.Config.Etcd.Endpoints); ok {
+			b.WriteString(" --discovery-backend " + config.BackendNATS)
+			if bucket != s.Config.Discovery.Bucket || s.Origins.Set("discovery.bucket") {
+				b.WriteString(" --discovery-bucket " + bucket)
+			}
+		} else {
+			b.WriteString(" --etcd-endpoints " + strings.Join(s.Config.Etcd.Endpoints, ","))
+		}
 		b.WriteString(" --nats-url " + cmp.Or(s.Config.NATS.URL, "nats://HOST:4222"))
 		if s.Config.SecretFile != "" {
 			b.WriteString(" --secret-file " + s.Config.SecretFile)
@@ -99,17 +119,31 @@ func (s *Session) starting() []string {
 	return out
 }
 
-// Adopt takes over how to reach a cluster that this machine has joined, unless one of its
-// name runs here or endpoints are configured.
+// Startable is the error of a command that starts a cluster here whose state would be another
+// one than the cluster had.
+func (s *Session) Startable() error { return s.otherBackend }
+
+// Adopt takes over what holds the state of the cluster of this machine, or how to reach a
+// cluster that this machine has joined, unless one of its name runs here or addresses are
+// configured.
 func (s *Session) Adopt() error {
 	if s.External() {
+		return nil
+	}
+	if d := s.Config.Discovery; d.InNATS() && s.Config.NATS.URL != "" {
+		s.Config.Etcd.Endpoints = []string{config.SchemeBucket + d.Bucket}
 		return nil
 	}
 	local, err := s.Local()
 	if err != nil {
 		return err
 	}
-	if _, err := local.Endpoints(); !errors.Is(err, statedir.ErrNotRunning) || local.HostsEtcd() {
+	_, here, err := local.Backend()
+	if err != nil {
+		return &exit.Failure{Action: "cannot reach " + local.Name, Err: err}
+	}
+	s.otherBackend = dial.Remember(&s.Config.Discovery, s.Origins.Set("discovery.backend"), local)
+	if _, err := local.Endpoints(); !errors.Is(err, statedir.ErrNotRunning) || here {
 		return nil // an error is for who needs them
 	}
 	j, err := local.Joined()

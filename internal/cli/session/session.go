@@ -34,7 +34,9 @@ type Session struct {
 	Flags   *pflag.FlagSet
 
 	joined bool // the stores are those of a join token
-	open   []io.Closer
+	// otherBackend says that something else holds the state than the settings say.
+	otherBackend error
+	open         []io.Closer
 }
 
 // Given reports whether a flag stands on the command line.
@@ -152,7 +154,7 @@ func (s *Session) NotRunning(action string) error {
 		f.Tries = []string{y.Use(s.Command), f.Tries[1]}
 	}
 	if starting := s.starting(); len(starting) > 0 {
-		f.Err = fmt.Errorf("cluster %s does not say yet where its etcd is", s.Config.Cluster)
+		f.Err = fmt.Errorf("cluster %s does not say yet where its store is", s.Config.Cluster)
 		f.Facts = append(f.Facts, "running here: "+strings.Join(starting, ", "))
 		f.Tries = []string{s.Command + "   once it has started", "dynctl logs", "dynctl down"}
 	}

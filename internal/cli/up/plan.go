@@ -141,11 +141,15 @@ func (o *Options) args() processArgs { return processArgs{o} }
 // first returns the arguments of the dynamod that hosts the stores.
 func (o processArgs) first(role cluster.Role) []string {
 	args := o.common(o.Session.Config.Namespace, nodeName(1), role)
-	if d := o.Session.Config.Discovery; d.InFiles() {
+	d := o.Session.Config.Discovery
+	if d.InFiles() || d.InNATS() {
 		args = append(args, "--discovery-backend="+d.Backend)
-		if d.Dir != "" {
-			args = append(args, "--discovery-dir="+o.Session.Env.Path(d.Dir))
-		}
+	}
+	if d.Dir != "" {
+		args = append(args, "--discovery-dir="+o.Session.Env.Path(d.Dir))
+	}
+	if d.InNATS() {
+		args = append(args, "--discovery-bucket="+d.Bucket)
 	}
 	if o.Session.Config.NATS.URL != "" {
 		args = append(args, "--nats-url="+o.Session.Config.NATS.URL)
@@ -165,6 +169,8 @@ func (o processArgs) agent(name string, role cluster.Role, e statedir.Endpoints)
 	args := o.common(namespace, name, role)
 	if dir, ok := config.StoreDir(e.Etcd); ok {
 		args = append(args, "--discovery-backend="+config.BackendFile, "--discovery-dir="+dir)
+	} else if bucket, ok := config.StoreBucket(e.Etcd); ok {
+		args = append(args, "--discovery-backend="+config.BackendNATS, "--discovery-bucket="+bucket)
 	} else {
 		args = append(args, "--etcd-endpoints="+strings.Join(e.Etcd, ","))
 	}
@@ -230,6 +236,9 @@ func (o *Options) plan(ctx context.Context) error {
 		return err
 	}
 	if !o.Session.External() {
+		if err := o.Session.Startable(); err != nil {
+			return &exit.Failure{Action: "cannot plan", Err: err}
+		}
 		if err := o.planProcesses(&b, local, next.Topology, e, fresh); err != nil {
 			return err
 		}
@@ -271,7 +280,7 @@ func (o *Options) planProcesses(b *strings.Builder, local statedir.Cluster, next
 	}
 	if fresh {
 		e = statedir.Endpoints{Etcd: []string{"(that of node-1)"}, NATS: "(that of node-1)"}
-		if d := o.Session.Config.Discovery; d.InFiles() {
+		if d := o.Session.Config.Discovery; d.InFiles() || d.InNATS() {
 			if d.Dir != "" {
 				d.Dir = o.Session.Env.Path(d.Dir)
 			}

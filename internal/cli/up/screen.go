@@ -50,8 +50,10 @@ func (u *localNodes) storeRows(now time.Time) []progress.Row {
 	}
 	var rows []progress.Row
 	first, kind := "etcd", "embedded"
-	if u.session.Config.Discovery.InFiles() {
+	if d := u.session.Config.Discovery; d.InFiles() {
 		first, kind = "store", "files"
+	} else if d.InNATS() {
+		first, kind = "store", "nats"
 	}
 	for _, s := range []struct{ item, kind, addr string }{
 		{first, kind, human.Address(strings.Join(u.endpoints.Etcd, ", "))}, {"nats", "embedded", nats},

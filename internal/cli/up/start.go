@@ -79,11 +79,14 @@ func (u *uplift) run(ctx context.Context) (Result, error) {
 		}
 		if len(u.watch.View().Nodes) == 0 {
 			return Result{}, &exit.Failure{
-				Action: upAction, Err: errors.New("no node is up"), Facts: []string{"etcd: " + strings.Join(u.session.Config.Etcd.Endpoints, ", ")},
+				Action: upAction, Err: errors.New("no node is up"), Facts: []string{u.session.Stores()},
 				Tries: []string{u.session.StartNode()},
 			}
 		}
 	} else {
+		if err := u.session.Startable(); err != nil {
+			return Result{}, &exit.Failure{Action: upAction, Err: err}
+		}
 		if err := u.startLocal(ctx); err != nil {
 			return Result{}, err
 		}

@@ -16,15 +16,19 @@ import (
 // slow is from where on a round trip to a store deserves a look.
 const slow = 100 * time.Millisecond
 
-// Files judges the answer of a store in a directory.
-func Files(r client.Reply, dir string) Finding {
+// Store judges the answer of a store in a directory, or in a bucket of NATS.
+func Store(r client.Reply, kind, name string) Finding {
+	what, look, faster := "files in "+name, "look at "+name+" and its file system", "a faster disk, or etcd"
+	if kind == client.StoreNATS {
+		what, look, faster = "NATS, bucket "+name, "look at NATS", "a faster disk or network for NATS"
+	}
 	switch {
 	case r.Err != nil:
-		return Bad("look at "+dir+" and its file system; serving goes on, changes wait", "%v", r.Err)
+		return Bad(look+"; serving goes on, changes wait", "%v", r.Err)
 	case r.RTT > slow:
-		return poor("a faster disk, or etcd", "%s answers in %s", dir, human.Millis(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
+		return poor(faster, "%s, answers in %s", what, human.Millis(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
 	}
-	return good("files in %s, answer in %.1f ms", dir, human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
+	return good("%s, answer in %.1f ms", what, human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
 }
 
 // Etcd judges the answer of etcd.

@@ -36,6 +36,10 @@ func TestDoctorsJudgement(t *testing.T) {
 		found  string
 	}{
 		{"etcd", Etcd(client.Reply{Err: errors.New("down")}), Fail, "down"},
+		{"files", Store(client.Reply{RTT: ms}, client.StoreFiles, "/d"), OK, "files in /d, answer in 1.0 ms"},
+		{"broken files", Store(client.Reply{Err: errors.New("damaged")}, client.StoreFiles, "/d"), Fail, "damaged"},
+		{"bucket", Store(client.Reply{RTT: ms}, client.StoreNATS, "b"), OK, "NATS, bucket b, answer in 1.0 ms"},
+		{"slow bucket", Store(client.Reply{RTT: time.Second}, client.StoreNATS, "b"), Warn, "bucket b, answers in 1000 ms"},
 		{"slow etcd", Etcd(client.Reply{RTT: 250 * ms}), Warn, "answers in 250 ms"},
 		{"no NATS", NATS(nil), Warn, "no event plane is configured"},
 		{"NATS", NATS(&client.Reply{Err: errors.New("down")}), Fail, "down"},
