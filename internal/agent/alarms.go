@@ -183,7 +183,7 @@ func (a *Agent) checkDisk(free uint64, err error) {
 		a.alarms.clear(alarmDisk)
 		return
 	}
-	text := fmt.Sprintf("the disk of %s is nearly full, %d MiB are free; make room, or etcd and NATS stop", a.dir.Path, free>>20)
+	text := fmt.Sprintf("the disk of %s is nearly full, %d MiB are free; make room, or the store and NATS stop", a.dir.Path, free>>20)
 	if free < logReserve {
 		text += "; logs are not written any more"
 	}

@@ -61,7 +61,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 	}
 
 	// The one of the stores does not leave alone.
-	if r := m.run("down", "-n", "dynamo"); r.code != exit.Usage || !strings.Contains(r.stderr, "namespace dynamo shares etcd and NATS with other namespaces: west") {
+	if r := m.run("down", "-n", "dynamo"); r.code != exit.Usage || !strings.Contains(r.stderr, "namespace dynamo shares its store and NATS with other namespaces: west") {
 		t.Errorf("%+v", r)
 	}
 	r = ok("down", "-n", "west")

@@ -304,7 +304,9 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 			NATSOK: l.nats.ok, NATSRTT: l.nats.rtt, NATSErr: l.nats.err,
 		},
 	}
-	s.Fresh.Store, _ = l.c.StoreKind()
+	if s.Fresh.Store, _ = l.c.StoreKind(); s.Fresh.Store == StoreNATS {
+		s.Fresh.Store = "bucket" // beside NATS itself
+	}
 	if since, next, _ := l.watch.Stale(); !since.IsZero() {
 		s.Fresh.StaleSince, s.Fresh.NextAttempt = since, next
 	}

@@ -328,7 +328,7 @@ func (o *Options) renew(ctx context.Context) error {
 		return &exit.Failure{Action: action, Err: err, Tries: []string{"dynctl up"}}
 	}
 	if o.Session.External() && (config.EtcdClient{Endpoints: o.Session.Config.Etcd.Endpoints}).InDynamod() {
-		return &exit.Failure{Action: action, Err: errors.New("the etcd of this cluster is on another machine: make the new secret there")}
+		return &exit.Failure{Action: action, Err: errors.New("the store of this cluster is on another machine: make the new secret there")}
 	}
 	lock, err := local.LockStart(ctx)
 	if err != nil {

@@ -82,8 +82,8 @@ func (o *JoinOptions) Run(context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}
-	if secret, err := credentials.Load(local.SecretPath()); err == nil && secret == token.Secret && local.HostsEtcd() {
-		return &exit.Failure{Action: action, Err: fmt.Errorf("the etcd of cluster %s is on this machine", cfg.Cluster), Tries: []string{"dynctl up"}}
+	if secret, err := credentials.Load(local.SecretPath()); err == nil && secret == token.Secret && hosts(local) {
+		return &exit.Failure{Action: action, Err: fmt.Errorf("the store of cluster %s is on this machine", cfg.Cluster), Tries: []string{"dynctl up"}}
 	}
 	if err := local.Join(token); err != nil {
 		return &exit.Failure{Action: action, Err: err}
@@ -106,4 +106,10 @@ func (o *JoinOptions) Run(context.Context) error {
 		}{cfg.Cluster, token.Namespace, token.Etcd, token.NATS},
 		Names: []string{cfg.Cluster},
 	})
+}
+
+// hosts reports whether the store of a cluster is on this machine.
+func hosts(local statedir.Cluster) bool {
+	_, ok, err := local.Backend()
+	return ok && err == nil
 }

@@ -141,7 +141,7 @@ func (o *Options) Run(ctx context.Context) error {
 		}
 	} else if others := besides(running, e); o.Session.Named && known && len(others) > 0 {
 		return &exit.Failure{
-			Action: downAction, Err: fmt.Errorf("namespace %s shares etcd and NATS with other namespaces: %s", e.Namespace, human.Names(others)), Code: exit.Usage,
+			Action: downAction, Err: fmt.Errorf("namespace %s shares its store and NATS with other namespaces: %s", e.Namespace, human.Names(others)), Code: exit.Usage,
 			Tries: []string{"dynctl down   stops all of them", "dynctl down --namespace " + others[0]},
 		}
 	}

@@ -48,7 +48,7 @@ func (d view) screen(now time.Time, over bool) progress.Screen {
 		func(p string) bool { return p == "" }), "  ")
 	switch {
 	case !d.stale.IsZero():
-		s.Title += fmt.Sprintf("   STALE %s: etcd unreachable", human.Age(now.Sub(d.stale)))
+		s.Title += fmt.Sprintf("   STALE %s: store unreachable", human.Age(now.Sub(d.stale)))
 	case !over && !d.deadline.IsZero():
 		s.Title += "   deadline in " + human.Clock(d.deadline.Sub(now))
 	}

@@ -267,7 +267,7 @@ func (d *drainer) late(now time.Time) error {
 	}
 	switch s := d.seen; {
 	case !d.stale.IsZero():
-		f.Facts = append(f.Facts, fmt.Sprintf("etcd has been unreachable for %s: these figures may be old", human.Age(now.Sub(d.stale))))
+		f.Facts = append(f.Facts, fmt.Sprintf("the store has been unreachable for %s: these figures may be old", human.Age(now.Sub(d.stale))))
 	case d.replace && !d.obeyed:
 		f.Err = errNotReplaced
 		f.Facts = []string{"it serves as before, and drains when a successor serves"}

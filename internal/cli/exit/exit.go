@@ -33,7 +33,7 @@ func Meanings() []struct {
 		{OK, "done; also when a list is empty, and when dynctl down finds nothing to stop"},
 		{Failed, "the operation failed; for dynctl diff: something differs, and failures have other codes"},
 		{Usage, "wrong flags, arguments or configuration"},
-		{Unreachable, "no cluster runs here, or it is not reachable: etcd, NATS or an agent"},
+		{Unreachable, "no cluster runs here, or it is not reachable: its store, NATS or an agent"},
 		{Deadline, "the deadline passed, the work goes on"},
 		{Partly, "partly done: some of several names failed"},
 		{Accepted, "accepted and not waited for (--no-wait)"},

@@ -115,11 +115,11 @@ func explainLease(v client.View, o owner, l *cluster.Lease, warn, bad func(strin
 	switch {
 	case l == nil:
 		x.State, x.mark, x.paint = "ended", "✕", bad
-		x.Why, x.Next = "the lease has ended, or etcd did not answer", what
+		x.Why, x.Next = "the lease has ended, or the store did not answer", what
 		x.Try = []string{"dynctl doctor", "dynctl get leases"}
 	case l.Left < l.TTL/3:
 		x.State, x.mark, x.paint = "late", "▲", warn
-		x.Why = fmt.Sprintf("last renewed %.1fs ago, a renewal is overdue: its process is busy, frozen, dead, or cut off from etcd", l.Renewed.Seconds())
+		x.Why = fmt.Sprintf("last renewed %.1fs ago, a renewal is overdue: its process is busy, frozen, dead, or cut off from the store", l.Renewed.Seconds())
 		x.Next = fmt.Sprintf("without a renewal it ends in %.1fs, and %s", l.Left.Seconds(), what)
 		x.Try = []string{"dynctl doctor", "dynctl logs"}
 	default:

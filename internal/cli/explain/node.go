@@ -86,7 +86,7 @@ func explainNode(v client.View, nodes []cluster.Node, name, leader string) (*Exp
 	}
 	x := &Explanation{
 		Kind: "node", Name: name, State: "gone",
-		Why:  "its lease has ended: the agent died, froze, or is cut off from etcd",
+		Why:  "its lease has ended: the agent died, froze, or is cut off from the store",
 		Next: "the controller places its workers on nodes that have room",
 		Try:  []string{"dynctl logs", "dynctl doctor"}, needsNode: true,
 	}

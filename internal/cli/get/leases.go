@@ -18,7 +18,7 @@ import (
 
 func getLeasesCommand(a *command.App) *cobra.Command {
 	return kindCommand(a, leaseKind(), "lease", command.Verb{
-		Use: "leases [owner...]", Short: "List the etcd leases of workers and nodes, and how long each has left",
+		Use: "leases [owner...]", Short: "List the leases of workers and nodes, and how long each has left",
 		Long: `The owner is a worker or a node. When a lease ends, everything its owner has
 registered is deleted. Owners whose lease has ended are listed on standard error.`,
 		Examples: []string{

@@ -17,7 +17,7 @@ import (
 
 func getNamespacesCommand(a *command.App) *cobra.Command {
 	return kindCommand(a, namespaceKind(), "namespace", command.Verb{
-		Use: "namespaces [namespace...]", Short: "List the deployments that share the cluster's etcd and NATS",
+		Use: "namespaces [namespace...]", Short: "List the deployments that share the cluster's store and NATS",
 		Long: "Every other command works within one namespace: -n names it.",
 		Examples: []string{
 			"dynctl get namespaces",

@@ -73,7 +73,7 @@ func (o *Options) follow(ctx context.Context, c *client.Cluster) error {
 func (o *Options) stale(w *client.Watch, err error, gap string) string {
 	now := o.Session.Out.Now()
 	if since, next, _ := w.Stale(); !since.IsZero() {
-		return fmt.Sprintf("STALE %s: etcd unreachable, retry in %s", human.Age(now.Sub(since)), human.Age(next.Sub(now)))
+		return fmt.Sprintf("STALE %s: store unreachable, retry in %s", human.Age(now.Sub(since)), human.Age(next.Sub(now)))
 	}
 	if err != nil {
 		return "STALE: " + err.Error()

@@ -76,7 +76,7 @@ func PrefillQueue(q *client.QueueReply) Finding {
 func Controller(v client.View, leader string, err error) Finding {
 	switch {
 	case err != nil:
-		return Bad("look at etcd", "%v", err)
+		return Bad("look at the store", "%v", err)
 	case len(v.Nodes) == 0:
 		return Skipped("no node is up")
 	case leader == "":

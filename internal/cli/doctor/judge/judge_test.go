@@ -75,7 +75,7 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"much locked", LockedMemory(1<<64-1, nil, []string{"mlx5_0"}), OK, "any amount may be locked; RDMA devices: mlx5_0"},
 		{"late lease", Leases(client.View{}, client.Probe{Leases: []cluster.Lease{{Owner: "a", TTL: 9 * time.Second, Left: 2 * time.Second}}}), Warn, "a has 2.0s of 9s left"},
 		{"ended lease", Leases(client.View{}, client.Probe{Gone: []string{"worker-2"}}), Fail, "ended: worker-2"},
-		{"untold leases", Leases(client.View{}, client.Probe{Unasked: 2}), Fail, "etcd does not report"},
+		{"untold leases", Leases(client.View{}, client.Probe{Unasked: 2}), Fail, "the store does not report"},
 		{"no index", KVIndex(nil, client.ErrNoIndex, now), Skip, "no frontend reports its prefix index"},
 		{"index refused", KVIndex(nil, errors.New("refused"), now), Fail, "refused"},
 		{"empty index", KVIndex([]cluster.KVIndex{{}}, nil, now), Skip, "the frontends know no worker"},

@@ -129,7 +129,7 @@ func (d StateDir) Judge() Finding {
 	f := good("%s", text)
 	switch {
 	case d.Free < noDisk:
-		f = Bad("make room, or "+stateDirFix, "%s: too little for etcd and NATS", text)
+		f = Bad("make room, or "+stateDirFix, "%s: too little for the store and NATS", text)
 	case d.Free < littleDisk:
 		f = poor("make room, or "+stateDirFix, "%s", text)
 	}

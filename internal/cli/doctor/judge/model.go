@@ -30,7 +30,7 @@ func (m ModelFiles) Judge() Finding {
 	known, differ := digests(spec.Name, m.Cards)
 	switch {
 	case m.Err != nil:
-		return Bad("look at etcd", "%v", m.Err)
+		return Bad("look at the store", "%v", m.Err)
 	case differ != "":
 		return Bad("put the same files on all nodes, then dynctl drain and resume the workers that differ",
 			"workers serve different files under the name %s, as %s: %s", spec.Name, differ, strings.Join(known, ", ")).With("digests", known)

@@ -23,7 +23,7 @@ func Leases(v client.View, p client.Probe) Finding {
 	case len(late) > 0:
 		return poor("dynctl top --view leases", "not renewed in time: %s", strings.Join(late, ", "))
 	case len(p.Leases) == 0 && p.Unasked > 0:
-		return Bad("look at etcd", "etcd does not report them")
+		return Bad("look at the store", "the store does not report them")
 	case len(p.Leases) == 0:
 		return Skipped("there are no leases")
 	}
