@@ -16,6 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -33,6 +34,9 @@ type Options struct {
 	PrefillEngine, DecodeEngine cluster.EngineSpec
 	// Nodes are the agents; none means one that takes everything.
 	Nodes []Node
+	// Store holds the state: config.BackendEtcd, which is the default, BackendNATS or
+	// BackendFile. Nodes that are processes need etcd.
+	Store string
 	// Config changes the configuration of every agent.
 	Config func(*config.Dynamod)
 	// Backend, if set, is put around the backends of workers in this process.
@@ -101,7 +105,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
-	c := &Cluster{t: t, opts: o, log: log, Servers: StartServers(t, log), Model: cluster.BuiltinModelName}
+	c := &Cluster{t: t, opts: o, log: log, Servers: startServers(t, log, o.Store == "" || o.Store == config.BackendEtcd), Model: cluster.BuiltinModelName}
 	if o.Model != "" {
 		c.Model = "test-model"
 	}
@@ -131,7 +135,7 @@ func (c *Cluster) config(i int, n Node) config.Dynamod {
 	cfg.Cluster = "test"
 	cfg.Node.Name = "node-" + strconv.Itoa(i+1)
 	cfg.Node.Roles = n.Roles
-	cfg.Etcd.Endpoints = []string{c.EtcdAddr}
+	cfg.Discovery, cfg.Etcd.Endpoints = c.discovery()
 	cfg.Etcd.LeaseTTL = c.opts.LeaseTTL
 	cfg.NATS.URL = c.NATSURL()
 	cfg.Frontend.Enabled, cfg.Frontend.Port = i == 0, 0
@@ -147,6 +151,52 @@ func (c *Cluster) config(i int, n Node) config.Dynamod {
 		c.t.Fatal(err)
 	}
 	return cfg
+}
+
+// discovery says what holds the state.
+func (c *Cluster) discovery() (d config.Discovery, etcd []string) {
+	return config.DiscoveryAt(c.storeAddrs())
+}
+
+func (c *Cluster) storeAddrs() []string {
+	switch c.opts.Store {
+	case config.BackendNATS:
+		return []string{config.SchemeBucket + store.DefaultBucket}
+	case config.BackendFile:
+		return []string{config.SchemeFile + c.storeDir()}
+	}
+	return []string{c.EtcdAddr}
+}
+
+func (c *Cluster) storeDir() string { return filepath.Join(c.dir, "store") }
+
+// OpenStore opens the cluster's store beside those of its nodes, until the test ends.
+func (c *Cluster) OpenStore() store.Store {
+	c.t.Helper()
+	s, err := dial.Store(config.EtcdClient{}, config.NATSClient{URL: c.NATSURL()}, c.storeAddrs(), dial.Identity{}, c.log)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			c.t.Errorf("close the store: %v", err)
+		}
+	})
+	return s
+}
+
+// StopStore has the store not answer until the returned function is called.
+func (c *Cluster) StopStore() (start func()) {
+	c.t.Helper()
+	switch c.opts.Store {
+	case config.BackendNATS:
+		c.StopNATS()
+		return c.StartNATS
+	case config.BackendFile: // as a process does that is stopped in the middle of a write
+		return c.holdFiles()
+	}
+	c.StopEtcd()
+	return c.StartEtcd
 }
 
 func (c *Cluster) startNode(i int, n Node) {
@@ -210,7 +260,7 @@ func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
 func (c *Cluster) connect() {
 	c.t.Helper()
 	cfg := config.Dynctl{Cluster: "test", Namespace: cluster.DefaultNamespace, StateDir: c.t.TempDir(), SecretFile: c.SecretFile}
-	cfg.Etcd.Endpoints = []string{c.EtcdAddr}
+	cfg.Discovery, cfg.Etcd.Endpoints = c.discovery()
 	cfg.NATS.URL = c.NATSURL()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -29,8 +29,16 @@ type Servers struct {
 // StartServers starts both on free ports.
 func StartServers(t testing.TB, log *slog.Logger) *Servers {
 	t.Helper()
+	return startServers(t, log, true)
+}
+
+// startServers starts NATS and, if it is needed, etcd.
+func startServers(t testing.TB, log *slog.Logger, etcd bool) *Servers {
+	t.Helper()
 	s := &Servers{t: t, dir: t.TempDir(), log: log, EtcdAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0"}
-	s.StartEtcd()
+	if etcd {
+		s.StartEtcd()
+	}
 	s.StartNATS()
 	t.Cleanup(func() {
 		s.StopNATS()
