@@ -93,7 +93,11 @@ func (o *JoinOptions) Run(context.Context) error {
 		if cfg.Cluster != config.DefaultCluster {
 			flag = " --cluster " + cfg.Cluster
 		}
-		s.Out.Tell("joined %s at %s", cfg.Cluster, human.Address(strings.Join(token.Etcd, ", ")))
+		at := strings.Join(token.Etcd, ", ")
+		if _, ok := config.StoreBucket(token.Etcd); ok {
+			at = token.NATS
+		}
+		s.Out.Tell("joined %s at %s", cfg.Cluster, human.Address(at))
 		s.Out.Tell("try: dynctl ps%s", flag)
 		s.Out.Tell("try: dynamod%s --node-name NAME --node-advertise-host ADDRESS   for a node here", flag)
 	}
