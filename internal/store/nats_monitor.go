@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -101,9 +102,9 @@ func (n *NATS) overdue(id cluster.InstanceID) bool {
 	return slices.Contains(n.state.overdue(), id)
 }
 
-// purge removes what is long gone. Of all processes, the one that writes the message does it.
-// A message of the stream is the last of all: it is never purged, so whoever reads sees the
-// gap before it.
+// purge removes what is long gone. Of all processes, the one that writes the message with its
+// subjects does it. That message is the last of the stream and stays, so whoever reads sees
+// the gap before it.
 func (n *NATS) purge(ctx context.Context) {
 	subjects := n.purgeable()
 	if len(subjects) == 0 {
@@ -114,7 +115,8 @@ func (n *NATS) purge(ctx context.Context) {
 			if subjects = n.purgeableLocked(); len(subjects) == 0 {
 				return nil, nil
 			}
-			return n.message(natsPurge, nil, now), nil
+			body, err := json.Marshal(subjects)
+			return n.message(natsPurge, body, now), err
 		})
 	})
 	if err != nil || mine == 0 {
@@ -132,13 +134,12 @@ func (n *NATS) purge(ctx context.Context) {
 		})
 		if err != nil {
 			n.logger.Debug("a subject has not been purged", "nats", n.name, "subject", subject, "err", err)
-			return
+			n.mu.Lock()
+			if _, there := n.dead[subject]; !there {
+				n.dead[subject] = tomb{seq: seq} // for the next turn
+			}
+			n.mu.Unlock()
 		}
-		n.mu.Lock()
-		if n.dead[subject].seq == seq {
-			delete(n.dead, subject)
-		}
-		n.mu.Unlock()
 	}
 }
 

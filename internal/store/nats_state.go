@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -55,6 +56,9 @@ func (n *NATS) apply(c natsChange) {
 		n.state.hold(c.id, lease.ttl, uint64(c.seq))
 	case natsPurge:
 		n.purged = n.state.clock
+		var subjects map[string]Revision
+		_ = json.Unmarshal(c.value, &subjects) // of others: then they stay until somebody reads anew
+		maps.DeleteFunc(n.dead, func(subject string, t tomb) bool { return subjects[subject] == t.seq })
 	}
 }
 
