@@ -1,10 +1,10 @@
 // Package store is the cluster's shared state: a small key-value store with revisions,
-// leases and watches, kept in etcd, in a directory or in memory.
+// leases and watches, kept in etcd, in NATS, in a directory or in memory.
 //
-// Start with [Store] (the interface), [NewEtcd], [NewFile] and [NewMemory] (the implementations),
-// [Watcher] (one prefix, followed for as long as a context lives) and [WatchPrefix] (the
-// same, decoded into a typed map). [KeepLease] on a Store keeps a lease alive through
-// outages; [Elect] runs a function on one member.
+// Start with [Store] (the interface), [NewEtcd], [NewNATS], [NewFile] and [NewMemory] (the
+// implementations), [Watcher] (one prefix, followed for as long as a context lives) and
+// [WatchPrefix] (the same, decoded into a typed map). [KeepLease] on a Store keeps a lease
+// alive through outages; [Elect] runs a function on one member.
 //
 // A Store and everything it returns may be used by several goroutines at once. A Watcher
 // and a LeaseKeeper own their goroutines and wait for them in Close; a Store's Close ends
