@@ -115,10 +115,11 @@ func NewNATS(cfg NATSConfig, log *slog.Logger) (*NATS, error) {
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(n.closed) }),
 	)
-	if n.nc, err = nats.Connect(cfg.URL, opts...); err == nil {
-		n.js, err = jetstream.New(n.nc)
+	if n.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
+		return nil, fmt.Errorf("open the store in NATS at %s: %w", cfg.URL, err)
 	}
-	if err != nil {
+	if n.js, err = jetstream.New(n.nc); err != nil { // options that do not exist
+		n.nc.Close()
 		return nil, fmt.Errorf("open the store in NATS at %s: %w", cfg.URL, err)
 	}
 	for _, run := range []func(context.Context){n.follow, n.monitor} {

@@ -74,11 +74,15 @@ func (l *RWLock) TryRLock(ctx context.Context, lease cluster.InstanceID, reader 
 
 func (l *RWLock) lock(ctx context.Context, lease cluster.InstanceID, wait bool) (Unlock, error) {
 	place := l.prefix + lockWriters + lease.String()
+	if _, err := l.store.Get(ctx, place); err == nil {
+		return nil, l.explain(ErrExists)
+	}
 	turn, err := l.create(ctx, lease, place, "waiting", nil)
 	switch {
 	case errors.Is(err, ErrConflict): // as stores say it that have several conditions
 		return nil, l.explain(ErrExists)
 	case err != nil:
+		l.withdraw(ctx, lease, place, err)
 		return nil, l.explain(err)
 	}
 	leave := l.unlocker(place, turn)
@@ -137,6 +141,10 @@ func (l *RWLock) acquire(ctx context.Context, lease cluster.InstanceID, key, val
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watcher, err := l.store.Watch(watching, l.prefix)
+	for errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		sleep(ctx, lockRetry)
+		watcher, err = l.store.Watch(watching, l.prefix)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -185,6 +193,19 @@ func (l *RWLock) create(ctx context.Context, lease cluster.InstanceID, key, valu
 		}
 	}
 	return rev, err
+}
+
+// withdraw deletes the place of a writer who does not know whether it has one, because the
+// answer was lost. Else nobody with this lease could ask again.
+func (l *RWLock) withdraw(ctx context.Context, lease cluster.InstanceID, place string, err error) {
+	if errors.Is(err, ErrExists) || errors.Is(err, ErrLeaseNotFound) {
+		return // there is none, or it is another request's
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultTimeout)
+	defer cancel()
+	if kv, err := l.store.Get(ctx, place); err == nil && kv.Lease == lease {
+		_ = l.store.Delete(ctx, place) // else it ends with the lease
+	}
 }
 
 // unlocker returns a function that deletes the key, unless another owner has it by now.

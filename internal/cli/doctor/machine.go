@@ -98,6 +98,10 @@ func (o *Options) lookAtPort(ctx context.Context) judge.Port {
 		return p
 	}
 	for _, embedded := range []struct{ name, addr string }{{"etcd", config.DefaultEtcdListen}, {"NATS", config.DefaultNATSListen}} {
+		d := s.Config.Discovery
+		if embedded.name == "etcd" && (d.InFiles() || d.InNATS()) {
+			continue
+		}
 		if free(ctx, embedded.addr) != nil {
 			p.Notes = append(p.Notes, fmt.Sprintf("%s of the embedded %s is in use, it will take a free port", embedded.addr, embedded.name))
 		}

@@ -259,10 +259,12 @@ func testRWLockModel(t *testing.T, s store.Store) {
 
 // lockTurn is one turn of an owner with a lease of its own.
 func lockTurn(ctx context.Context, s store.Store, lock *store.RWLock, model *holders, random *rand.Rand, name string) error {
+	begin := time.Now()
 	lease, err := s.GrantLease(ctx, Patience)
 	if err != nil {
 		return err
 	}
+	step := min(time.Since(begin), 5*time.Millisecond) // of this store on this machine
 	write := random.IntN(3) == 0
 	waits, dies, loses := random.IntN(4) > 0, random.IntN(6) == 0, random.IntN(4) == 0
 	died := make(chan error, 1)
@@ -294,7 +296,7 @@ func lockTurn(ctx context.Context, s store.Store, lock *store.RWLock, model *hol
 	if err := model.enter(write); err != nil {
 		return err
 	}
-	time.Sleep(time.Duration(random.IntN(500)) * time.Microsecond) // others come meanwhile
+	time.Sleep(time.Duration(random.Int64N(int64(8*step) + 1))) // others come meanwhile
 	model.leave(write)
 	if !loses {
 		if err := unlock(ctx); err != nil {
