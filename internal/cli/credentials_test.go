@@ -27,6 +27,28 @@ func keeper(t *testing.T) (env []string, c statedir.Cluster) {
 	return []string{"HOME=" + state, "DYNCTL_STATE_DIR=" + state}, c
 }
 
+// A token can name NATS, or files, in place of etcd.
+func TestJoinWithoutEtcd(t *testing.T) {
+	for store, want := range map[string]string{"bucket://dynctl": "joined local at 10.0.0.5:4222\n", "file:///shared/store": "joined local at /shared/store\n"} {
+		env, c := keeper(t)
+		tok := credentials.Token{Namespace: "team", Etcd: []string{store}, NATS: "dynamod://10.0.0.5:4222", Secret: credentials.New()}
+		text, err := tok.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runMain(t.Context(), options{env: env, input: text + "\n"}, "join", "-")
+		if r.code != 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %+v", store, r)
+		}
+		if j, err := c.Joined(); err != nil || j.Etcd[0] != store || j.NATS != tok.NATS {
+			t.Errorf("%s: %+v, %v", store, j, err)
+		}
+		if r := runMain(t.Context(), options{env: env}, "up", "--agents", "2"); r.code != exit.Usage || !strings.Contains(r.stderr, "after dynctl join") {
+			t.Errorf("%s: up on a machine that has joined: %+v", store, r)
+		}
+	}
+}
+
 // A machine that joins keeps what the token says, and reaches the cluster from then on.
 func TestJoinAndCredentials(t *testing.T) {
 	endpoint, url, ns := startServers(t)

@@ -166,3 +166,47 @@ func TestMeet(t *testing.T) {
 		}
 	}
 }
+
+// A token can name NATS; a node whose cluster had its state in NATS or files has it there again.
+func TestMeetWithoutEtcd(t *testing.T) {
+	state := t.TempDir()
+	tok := credentials.Token{Cluster: "lab", Namespace: "team", Etcd: []string{"bucket://mine"}, NATS: "dynamod://10.0.0.5:4222", Secret: credentials.New()}
+	text, err := tok.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := config.Discovery{Backend: "nats", Bucket: "mine"}
+	cfg, m, err := meetWith(t, state, text, "DYNAMOD_JOIN=-")
+	if err != nil || cfg.Discovery != at || len(cfg.Etcd.Endpoints) != 0 || cfg.NATS.URL != tok.NATS || cfg.Validate() != nil {
+		t.Fatalf("token: %+v %v", cfg, err)
+	}
+	if err := m.join(); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, m, err := meetWith(t, state, "", "DYNAMOD_CLUSTER=lab"); err != nil || m != nil || cfg.Discovery != at || cfg.NATS.URL != tok.NATS {
+		t.Errorf("later: %+v %v", cfg, err)
+	}
+
+	own, err := statedir.Open(state, "own")
+	if err == nil {
+		err = os.MkdirAll(own.Path, 0o700)
+	}
+	if err == nil {
+		err = own.SetBackend(statedir.Backend{Name: "nats", Bucket: "mine"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg, _, err := meetWith(t, state, "", "DYNAMOD_CLUSTER=own"); err != nil || cfg.Discovery != at || cfg.EmbedsEtcd() {
+		t.Errorf("remembered: %+v %v", cfg.Discovery, err)
+	}
+	if _, _, err := meetWith(t, state, "", "DYNAMOD_CLUSTER=own", "DYN_DISCOVERY_BACKEND=etcd"); err == nil || !strings.Contains(err.Error(), "nats (bucket mine) holds the state of cluster own") {
+		t.Errorf("another backend: %v", err)
+	}
+	for _, elsewhere := range []string{"ETCD_ENDPOINTS=10.0.0.9:2379", "NATS_SERVER=nats://10.0.0.9:4222 DYN_DISCOVERY_BACKEND=nats"} {
+		environ := append(strings.Fields(elsewhere), "DYNAMOD_CLUSTER=own")
+		if cfg, _, err := meetWith(t, state, "", environ...); err != nil || cfg.EmbedsEtcd() {
+			t.Errorf("%s: %v", elsewhere, err)
+		}
+	}
+}
