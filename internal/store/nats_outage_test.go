@@ -372,7 +372,7 @@ func TestNATSRefusals(t *testing.T) {
 	}
 	for _, cfg := range []store.NATSConfig{
 		{Config: natsconn.Config{URL: "nats://%zz"}},
-		{Config: natsconn.Config{URL: "nats://127.0.0.1:1", NKeySeedFile: "/does/not/exist"}},
+		{Config: natsconn.Config{URL: "nats://127.0.0.1:1", NKey: "/does/not/exist"}},
 		{Config: natsconn.Config{URL: "nats://127.0.0.1:1"}, Bucket: "a.b"},
 	} {
 		if s, err := store.NewNATS(cfg, storetest.Discard); err == nil {
