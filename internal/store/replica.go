@@ -11,7 +11,7 @@ import (
 )
 
 // observedGap is the longest pause between two reads of a log that counts as time in which
-// its leases were observed.
+// its leases were observed, unless the store says otherwise.
 const observedGap = time.Second
 
 // replica is the state of a store that is kept as a log, as one process has read it. All
@@ -27,6 +27,7 @@ type replica struct {
 	leases   map[cluster.InstanceID]*heldLease
 	watchers map[*Watcher]string // prefix of each
 
+	gap    time.Duration // of [replica.observe]
 	clock  time.Duration // time observed
 	readAt time.Time     // of the last read; zero before the first
 }
@@ -40,13 +41,13 @@ type heldLease struct {
 }
 
 func newReplica() replica {
-	return replica{data: map[string]KV{}, leases: map[cluster.InstanceID]*heldLease{}, watchers: map[*Watcher]string{}}
+	return replica{gap: observedGap, data: map[string]KV{}, leases: map[cluster.InstanceID]*heldLease{}, watchers: map[*Watcher]string{}}
 }
 
 // observe notes that the whole log has been read.
 func (r *replica) observe(now time.Time) {
 	if !r.readAt.IsZero() {
-		r.clock += min(max(now.Sub(r.readAt), 0), observedGap)
+		r.clock += min(max(now.Sub(r.readAt), 0), r.gap)
 	}
 	r.readAt = now
 }
