@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/kube"
@@ -20,7 +21,7 @@ const reserveWait = time.Second
 // the key is confirmed.
 func (w *recordWrite) reserve(ctx context.Context, blockers []string) (Revision, error) {
 	k := w.k
-	if _, blocked := w.blocked(blockers, 1<<62); blocked {
+	if w.taken(blockers) {
 		return 0, ErrConflict
 	}
 	if _, err := w.create(ctx, true); err != nil && !errors.Is(err, ErrExists) {
@@ -36,7 +37,7 @@ func (w *recordWrite) reserve(ctx context.Context, blockers []string) (Revision,
 	case mine == nil:
 		return 0, errAgain
 	case w.lease != nil && mine.Spec.LeaseUID != w.lease.Metadata.UID:
-		return 0, ErrExists
+		return 0, errUndecided // it may go again without an event
 	}
 	// It is this write's, or that of an earlier attempt of the same owner.
 	if err := w.awaitPlace(ctx, blockers, mine.Metadata.Version()); err != nil {
@@ -45,15 +46,19 @@ func (w *recordWrite) reserve(ctx context.Context, blockers []string) (Revision,
 	return w.confirm(ctx, mine)
 }
 
-// blocked reports whether a key that asked before a version excludes this one. certain is
-// false if none is visible yet.
-func (w *recordWrite) blocked(blockers []string, before int64) (certain, blocked bool) {
-	k := w.k
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return w.blockedLocked(blockers, before)
+// errUndecided asks to try again soon.
+var errUndecided = fmt.Errorf("%w: another one asked earlier and has not decided yet", ErrUnavailable)
+
+// taken reports whether a key that all see excludes this one.
+func (w *recordWrite) taken(blockers []string) bool {
+	w.k.mu.Lock()
+	defer w.k.mu.Unlock()
+	taken, _ := w.blockedLocked(blockers, math.MaxInt64)
+	return taken
 }
 
+// blockedLocked reports whether a key that asked before a version excludes this one.
+// certain is false if it is pending itself: it may go again, which is no event.
 func (w *recordWrite) blockedLocked(blockers []string, before int64) (certain, blocked bool) {
 	for name, r := range w.k.records {
 		if name == w.name || r.IsLease() || !under(r.Spec.Key, blockers) || !w.k.leaseLives(r) {
@@ -89,7 +94,7 @@ func (w *recordWrite) awaitPlace(ctx context.Context, blockers []string, since i
 		select {
 		case <-moved:
 		case <-limited.Done():
-			return fmt.Errorf("%w: another one asked earlier and has not decided yet", ErrUnavailable)
+			return errUndecided
 		}
 	}
 }
