@@ -33,6 +33,9 @@ type KubernetesConfig struct {
 	// Default [DefaultKubernetesTTL].
 	MinTTL  time.Duration
 	Timeout time.Duration // of one call; default [DefaultTimeout]
+	// Explain is the interval at which the log says why somebody who waits for instances
+	// sees none. Default 10 s.
+	Explain time.Duration
 }
 
 // Kubernetes is a [Store] in objects of the Kubernetes API. KUBERNETES.md says how it works
@@ -42,6 +45,7 @@ type Kubernetes struct {
 	pod       kube.Pod
 	minTTL    time.Duration
 	timeout   time.Duration
+	explains  time.Duration
 	log       *slog.Logger
 	life      *lifetime
 	health    *health
@@ -85,6 +89,7 @@ func NewKubernetes(cfg KubernetesConfig, log *slog.Logger) (*Kubernetes, error) 
 		pod:      cfg.Pod,
 		minTTL:   withDefault(cfg.MinTTL, DefaultKubernetesTTL),
 		timeout:  withDefault(cfg.Timeout, DefaultTimeout),
+		explains: withDefault(cfg.Explain, tellEvery),
 		log:      log,
 		life:     newLifetime(),
 		health:   newHealth(),

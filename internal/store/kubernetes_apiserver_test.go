@@ -21,4 +21,9 @@ func TestKubernetesAPIServer(t *testing.T) {
 			return openKubernetes(t, server.Client(t, ns, ""), kube.Pod{})
 		})
 	})
+	t.Run("Pods", func(t *testing.T) {
+		podBehaviors(t, func(t *testing.T) namespace {
+			return namespace{t, server.Client(t, server.Namespace(t, fmt.Sprintf("pods-%d", n.Add(1))), "")}
+		})
+	})
 }

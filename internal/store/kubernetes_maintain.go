@@ -18,7 +18,7 @@ const (
 	orphanAge = 30 * time.Second
 	// cleanAtOnce limits what is removed in one interval.
 	cleanAtOnce = 16
-	// tellEvery is the interval at which missing instances are explained.
+	// tellEvery is the default interval at which missing instances are explained.
 	tellEvery = 10 * time.Second
 )
 
@@ -41,7 +41,7 @@ func (k *Kubernetes) maintain(ctx context.Context) {
 		k.endOverdue(ctx)
 		k.cleanOrphans(ctx)
 		k.repairDocument(ctx)
-		if time.Since(told) >= tellEvery {
+		if time.Since(told) >= k.explains {
 			told = time.Now()
 			k.tellNone()
 		}
@@ -53,7 +53,7 @@ func (k *Kubernetes) maintain(ctx context.Context) {
 func (k *Kubernetes) interval() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	every := checkMax
+	every := min(checkMax, k.explains)
 	for _, lease := range k.state.leases {
 		every = min(every, lease.ttl/8)
 	}
