@@ -35,6 +35,9 @@ type Server struct {
 	moved    chan struct{} // closed and replaced by each event
 	broken   chan struct{} // closed and replaced by Break
 	down     bool
+	held     bool
+	saved    map[string]object
+	savedAt  int64
 	requests map[string]int // by method and plural
 }
 
@@ -83,11 +86,41 @@ func (s *Server) Break() {
 	s.broken = make(chan struct{})
 }
 
+// Hold has watches tell nothing until release is called.
+func (s *Server) Hold() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held = false
+		close(s.moved)
+		s.moved = make(chan struct{})
+	}
+}
+
 // Compact forgets the history: watches from before fail with 410 Gone.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history, s.cut = nil, s.version
+}
+
+// Backup keeps the state for Restore.
+func (s *Server) Backup() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved, s.savedAt = maps.Clone(s.objects), s.version
+}
+
+// Restore goes back to the state of Backup.
+func (s *Server) Restore() {
+	s.mu.Lock()
+	s.objects, s.version = s.saved, s.savedAt
+	s.history, s.cut = nil, s.version
+	s.mu.Unlock()
+	s.Break()
 }
 
 // Requests returns how many requests of a method there were for a plural.

@@ -153,13 +153,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, list string) {
 		s.mu.Lock()
 		moved, broken := s.moved, s.broken
 		var news []event
-		gone := from < s.cut
+		gone := from < s.cut || from > s.version // of a state that was lost
 		for _, ev := range s.history {
 			if ev.version > from && ev.list == list {
 				news = append(news, ev)
 			}
 		}
 		version := s.version
+		if s.held {
+			news, gone, version = nil, false, from
+		}
 		s.mu.Unlock()
 		if gone {
 			_ = out.Encode(object{"type": "ERROR", "object": object{"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}})
