@@ -130,8 +130,13 @@ func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, addrs []strin
 		return fmt.Errorf("%w: %w", ErrNoSecret, err)
 	}
 	id := dial.Identity{User: "dynamod", Secret: secret}
-	plumb := runtime.Config{Namespace: cfg.Namespace, LeaseTTL: cfg.Etcd.LeaseTTL, Worker: o.name, Log: o.log}
-	if plumb.Store, err = dial.Store(cfg.Etcd.EtcdClient, cfg.NATS.NATSClient, addrs, id, o.log); err != nil {
+	plumb := runtime.Config{Namespace: cfg.Namespace, LeaseTTL: cfg.LeaseTTL(), Worker: o.name, Log: o.log}
+	if cfg.Discovery.InKubernetes() {
+		plumb.Store, err = dial.Kubernetes(cfg.Kubernetes, false, o.log)
+	} else {
+		plumb.Store, err = dial.Store(cfg.Etcd.EtcdClient, cfg.NATS.NATSClient, addrs, id, o.log)
+	}
+	if err != nil {
 		return err
 	}
 	r.back.Push("close the store", func(context.Context) error { return plumb.Store.Close() })

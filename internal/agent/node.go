@@ -48,7 +48,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
 	a.plumb = runtime.Config{
 		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,
-		Namespace: a.cfg.Namespace, AdvertiseAddr: advertised, LeaseTTL: a.cfg.Etcd.LeaseTTL,
+		Namespace: a.cfg.Namespace, AdvertiseAddr: advertised, LeaseTTL: a.cfg.LeaseTTL(),
 		Node: a.nodeID, Incarnation: a.incarnation, Log: a.log,
 	}
 	return nil

@@ -39,6 +39,8 @@ func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, erro
 	switch {
 	case a.cfg.Discovery.InFiles():
 		steps[0] = s.openStore
+	case a.cfg.Discovery.InKubernetes():
+		steps[0] = s.openKubernetes
 	case a.cfg.Discovery.InNATS():
 		steps = []func(context.Context, *Agent, *undo.Stack) error{s.startNATS, s.openStore}
 	}
@@ -89,6 +91,21 @@ func (s *stores) remember(a *Agent) error {
 
 // inEmbeddedNATS reports whether the NATS in this process holds the state.
 func (s *stores) inEmbeddedNATS(a *Agent) bool { return s.nats != nil && a.cfg.Discovery.InNATS() }
+
+// openKubernetes opens the store in the Kubernetes API.
+func (s *stores) openKubernetes(ctx context.Context, a *Agent, back *undo.Stack) error {
+	s.addrs = []string{config.SchemeKubernetes + a.cfg.Kubernetes.Namespace}
+	k, err := dial.Kubernetes(a.cfg.Kubernetes, true, a.log)
+	if err != nil {
+		return err
+	}
+	back.Push("close the store", func(context.Context) error { return k.Close() })
+	if _, err := k.Ping(ctx); err != nil {
+		return fmt.Errorf("reach the Kubernetes API: %w", err)
+	}
+	s.store = k
+	return nil
+}
 
 func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) error {
 	cfg := a.cfg.Etcd

@@ -65,9 +65,14 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	c.Namespace = cmp.Or(c.Namespace, at.Namespace, cluster.DefaultNamespace)
 	secret, noSecret := Secret(cfg)
 	c.id = dial.Identity{User: "dynctl", Secret: secret}
-	bucketAt := cfg.NATS
-	bucketAt.URL = c.nats
-	if c.store, err = dial.Store(cfg.Etcd, bucketAt, c.addrs, c.id, log); err != nil {
+	if cfg.Discovery.InKubernetes() {
+		c.store, err = dial.Kubernetes(config.Kubernetes{KubernetesClient: cfg.Kubernetes}, false, log)
+	} else {
+		bucketAt := cfg.NATS
+		bucketAt.URL = c.nats
+		c.store, err = dial.Store(cfg.Etcd, bucketAt, c.addrs, c.id, log)
+	}
+	if err != nil {
 		if errors.Is(err, dial.ErrNoSecret) {
 			err = fmt.Errorf("%w: %w: %w", ErrUnreachable, err, noSecret)
 		}
@@ -108,6 +113,9 @@ func (c *Cluster) StoreKind() (kind, name string) {
 	}
 	return "", ""
 }
+
+// InKubernetes reports whether the Kubernetes API holds the cluster's state.
+func (c *Cluster) InKubernetes() bool { return c.cfg.Discovery.InKubernetes() }
 
 // Secret returns the secret of the cluster, or ErrNoSecret if this machine does not have
 // it.

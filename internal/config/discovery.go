@@ -85,8 +85,8 @@ func DiscoveryAt(addrs []string) (d Discovery, etcd []string) {
 func discoveryKeys() []Key {
 	return []Key{
 		{
-			Name: "discovery.backend", Kind: KindString, Default: BackendEtcd, Choices: []string{BackendEtcd, backendKVStore, BackendNATS, BackendFile, BackendMem},
-			Help:    "what holds the shared state of the cluster: etcd (also called kv_store), the NATS of the cluster, or the files of one directory, without a server; mem, the memory of one program, is for programs of their own",
+			Name: "discovery.backend", Kind: KindString, Default: BackendEtcd, Choices: []string{BackendEtcd, backendKVStore, BackendNATS, BackendFile, BackendKubernetes, BackendMem},
+			Help:    "what holds the shared state of the cluster: etcd (also called kv_store), the NATS of the cluster, the files of one directory, without a server, or the Kubernetes API; mem, the memory of one program, is for programs of their own",
 			Aliases: []Alias{{Name: "DYN_DISCOVERY_BACKEND"}, {Name: "DYN_STORE_KV"}},
 		},
 		{

@@ -26,7 +26,7 @@ func TestDiscovery(t *testing.T) {
 		{[]string{"DYN_DISCOVERY_BACKEND=file", "ETCD_ENDPOINTS=a:1"}, "", "etcd.endpoints: is set, but discovery.backend is file"},
 		{[]string{"DYN_DISCOVERY_BACKEND=nats", "ETCD_ENDPOINTS=a:1"}, "", "etcd.endpoints: is set, but discovery.backend is nats"},
 		{[]string{"DYN_DISCOVERY_BACKEND=mem"}, "", "discovery.backend: mem keeps the state in the memory of one process"},
-		{[]string{"DYN_DISCOVERY_BACKEND=kubernetes"}, "", "is not one of"},
+		{[]string{"DYN_DISCOVERY_BACKEND=zookeeper"}, "", "is not one of"},
 	} {
 		name := strings.Join(tc.environ, " ")
 		agent, _, err := loadDynamod(t, nil, tc.environ, nil)

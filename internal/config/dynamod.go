@@ -34,6 +34,7 @@ type Dynamod struct {
 	Node         Node         `mapstructure:"node"`
 	Log          Log          `mapstructure:"log"`
 	Discovery    Discovery    `mapstructure:"discovery"`
+	Kubernetes   Kubernetes   `mapstructure:"kubernetes"`
 	Etcd         Etcd         `mapstructure:"etcd"`
 	NATS         NATS         `mapstructure:"nats"`
 	Frontend     Frontend     `mapstructure:"frontend"`
@@ -93,7 +94,7 @@ func (e Etcd) External() bool {
 
 // EmbedsEtcd reports whether etcd runs in this process.
 func (d Dynamod) EmbedsEtcd() bool {
-	return !d.Discovery.InFiles() && !d.Discovery.InNATS() && !d.Etcd.External()
+	return !d.Discovery.InFiles() && !d.Discovery.InNATS() && !d.Discovery.InKubernetes() && !d.Etcd.External()
 }
 
 // NATS is the event plane and the prefill queue: embedded or external.
@@ -264,6 +265,7 @@ func DynamodTable() Table {
 			{"node", "This node"},
 			{"log", "Logs, written to standard error"},
 			{"discovery", "What holds the shared state: discovery, leases, desired state"},
+			{"kubernetes", "The Kubernetes API, where it holds the shared state, and the pod of this node"},
 			{"etcd", "etcd, where it holds the shared state"},
 			{"nats", "NATS: events and the prefill queue"},
 			{"frontend", "OpenAI-compatible HTTP server"},
@@ -281,6 +283,7 @@ func DynamodTable() Table {
 	}
 	t.Keys = append(t.Keys, clusterKeys()...)
 	t.Keys = append(t.Keys, discoveryKeys()...)
+	t.Keys = append(t.Keys, kubernetesKeys()...)
 	t.Keys = append(t.Keys,
 		Key{Name: "join", Kind: KindSecret, Default: Secret(""), Help: "token of a cluster to join, a file with one, or - for standard input; what it says is kept in state_dir, so that it is needed once"},
 		Key{Name: "node.name", Kind: KindString, Default: "node-1", Help: "name of this node, unique in the cluster"},

@@ -13,7 +13,8 @@ type Dynctl struct {
 	Color      string `mapstructure:"color"`  // auto, always, never
 	ReadOnly   bool   `mapstructure:"read_only"`
 
-	Discovery Discovery `mapstructure:"discovery"`
+	Discovery  Discovery        `mapstructure:"discovery"`
+	Kubernetes KubernetesClient `mapstructure:"kubernetes"`
 
 	Etcd EtcdClient `mapstructure:"etcd"`
 	NATS NATSClient `mapstructure:"nats"`
@@ -37,6 +38,7 @@ func DynctlTable() Table {
 		Sections: []Section{
 			{"", "The cluster to talk to, and how to answer"},
 			{"discovery", "What holds the shared state of the cluster; of one that runs here, the dynamod in state_dir says so"},
+			{"kubernetes", "The Kubernetes API, for discovery.backend kubernetes"},
 			{"etcd", "etcd of the cluster; without endpoints, that of the dynamod in state_dir"},
 			{"nats", "NATS of the cluster; without a URL, that of the dynamod in state_dir"},
 			{"frontend", "Frontends that serve HTTPS"},
@@ -56,6 +58,7 @@ func DynctlTable() Table {
 		Key{Name: "read_only", Kind: KindBool, Default: false, Help: "refuse every command that changes the cluster"},
 	)
 	t.Keys = append(t.Keys, discoveryKeys()...)
+	t.Keys = append(t.Keys, kubernetesClientKeys()...)
 	t.Keys = append(t.Keys, etcdClientKeys()...)
 	t.Keys = append(t.Keys, natsClientKeys()...)
 	t.Keys = append(t.Keys, frontendClientKeys()...)

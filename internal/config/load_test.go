@@ -62,6 +62,7 @@ func TestDefaults(t *testing.T) {
 		Drain:        config.Drain{Deadline: time.Minute},
 	}
 	want.Discovery = config.Discovery{Backend: "etcd", Bucket: "dynctl"}
+	want.Kubernetes = config.Kubernetes{KubernetesClient: config.KubernetesClient{Mode: "pod"}, PodInfo: "/etc/podinfo", LeaseTTL: 30 * time.Second}
 	want.Etcd = config.Etcd{EtcdClient: config.EtcdClient{Endpoints: []string{}}, Mode: "auto", Listen: "127.0.0.1:2379", LeaseTTL: 10 * time.Second}
 	want.NATS = config.NATS{Mode: "auto", Listen: "127.0.0.1:4222"}
 	if !equal(cfg, want) {
@@ -256,9 +257,10 @@ func TestDynctl(t *testing.T) {
 	want := config.Dynctl{
 		Cluster: "local", Namespace: "dynamo", StateDir: "/var/state/dynctl",
 		Output: "json", Color: "never", ReadOnly: true,
-		Discovery: config.Discovery{Backend: "etcd", Bucket: "dynctl"},
-		Etcd:      config.EtcdClient{Endpoints: []string{"a:1", "b:2"}},
-		Top:       config.Top{Interval: 2 * time.Second, Theme: "mono", ASCII: true},
+		Discovery:  config.Discovery{Backend: "etcd", Bucket: "dynctl"},
+		Kubernetes: config.KubernetesClient{Mode: "pod"},
+		Etcd:       config.EtcdClient{Endpoints: []string{"a:1", "b:2"}},
+		Top:        config.Top{Interval: 2 * time.Second, Theme: "mono", ASCII: true},
 	}
 	if !equal(cfg, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg, want)

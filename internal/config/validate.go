@@ -199,6 +199,8 @@ func (d Dynamod) Validate() error {
 		v.wrong("node.taints", "%v", err)
 	}
 	v.discovery(d.Discovery, d.Etcd.EtcdClient)
+	v.kubernetes(d.Discovery, d.Etcd.EtcdClient, d.Kubernetes)
+	v.kubernetesTTL(d.Kubernetes.LeaseTTL)
 	v.etcd(d.Etcd.EtcdClient)
 	v.nats(d.NATS.NATSClient)
 	v.nixl(d.NIXL)
@@ -257,6 +259,7 @@ func (d Dynctl) Validate() error {
 	v.limits(DynctlTable(), d)
 	v.cluster(d.Cluster, d.Namespace, d.StateDir)
 	v.discovery(d.Discovery, d.Etcd)
+	v.kubernetes(d.Discovery, d.Etcd, Kubernetes{KubernetesClient: d.Kubernetes})
 	v.etcd(d.Etcd)
 	v.nats(d.NATS)
 	v.pair(d.Frontend.TLSFiles(), false, false)

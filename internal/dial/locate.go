@@ -22,6 +22,9 @@ func Locate(etcd config.EtcdClient, d config.Discovery, nats config.NATSClient, 
 	if d.InNATS() && nats.URL != "" {
 		return statedir.Endpoints{Etcd: []string{config.SchemeBucket + d.Bucket}, NATS: nats.URL}, nil
 	}
+	if d.InKubernetes() {
+		return statedir.Endpoints{Etcd: []string{config.SchemeKubernetes}}, nil
+	}
 	e, err := local.Endpoints()
 	if !d.Elsewhere() && (!d.InFiles() || err == nil || !anyNode(local)) {
 		return e, err

@@ -59,7 +59,7 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	case m != nil:
 		m.local = local
 		j = statedir.Joined{Namespace: m.token.Namespace, Etcd: m.token.Etcd, NATS: m.token.NATS}
-	case cfg.Discovery.InFiles() || cfg.Discovery.InNATS() || len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
+	case cfg.Discovery.InFiles() || cfg.Discovery.InNATS() || cfg.Discovery.InKubernetes() || len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
 		return nil, nil
 	default:
 		if j, err = local.Joined(); errors.Is(err, statedir.ErrNotJoined) {

@@ -28,7 +28,7 @@ func clusterChecks() []string {
 	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "alarms", "request-plane", "clocks", "leases", "workers", "model-files", "kv-index", "paths"}
 }
 
-// storeCheck is the name of the first check where files or NATS hold the shared state.
+// storeCheck is the name of the first check where no etcd holds the shared state.
 const storeCheck = "store"
 
 func frontendChecks() []string { return []string{"health", "models", "answer"} }
@@ -77,6 +77,11 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 			f.Group, f.Name, f.TookMS = groupCluster, storeCheck, own[0].TookMS
 			own[0] = f
 		}
+		if c.InKubernetes() {
+			api := judge.Kubernetes(p.Etcd)
+			api.Group, api.Name, api.TookMS = groupCluster, storeCheck, own[0].TookMS
+			own[0] = api
+		}
 	})
 	wg.Go(func() { front = o.frontendFindings(ctx, v) })
 	wg.Wait()
@@ -95,7 +100,7 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 func (o *Options) unreachable(err error, took float64) []judge.Finding {
 	var out []judge.Finding
 	what := clusterChecks()[0]
-	if d := o.Session.Config.Discovery; d.InFiles() || d.InNATS() {
+	if d := o.Session.Config.Discovery; d.InFiles() || d.InNATS() || d.InKubernetes() {
 		what = storeCheck
 	}
 	for i, name := range append(clusterChecks(), frontendChecks()...) {

@@ -13,10 +13,15 @@ import (
 )
 
 // External reports whether the stores are configured rather than found.
-func (s *Session) External() bool { return len(s.Config.Etcd.Endpoints) > 0 }
+func (s *Session) External() bool {
+	return len(s.Config.Etcd.Endpoints) > 0 || s.Config.Discovery.InKubernetes()
+}
 
 // Stores says which configured store the cluster has.
 func (s *Session) Stores() string {
+	if s.Config.Discovery.InKubernetes() {
+		return "Kubernetes namespace: " + cmp.Or(s.Config.Kubernetes.Namespace, "that of the kubeconfig")
+	}
 	addrs := s.Config.Etcd.Endpoints
 	if bucket, ok := config.StoreBucket(addrs); ok {
 		return "bucket " + bucket + " of " + s.Config.NATS.URL
@@ -32,6 +37,9 @@ func (s *Session) Stores() string {
 func (s *Session) StartNode() string {
 	if !s.External() {
 		return "dynctl up"
+	}
+	if s.Config.Discovery.InKubernetes() {
+		return "kubectl scale statefulset NAME --replicas=N"
 	}
 	var b strings.Builder
 	b.WriteString("dynamod")

@@ -31,6 +31,17 @@ func Store(r client.Reply, kind, name string) Finding {
 	return good("%s, answer in %.1f ms", what, human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
 }
 
+// Kubernetes judges the answer of the API server that holds the shared state.
+func Kubernetes(r client.Reply) Finding {
+	switch {
+	case r.Err != nil:
+		return Bad("look at the API server and at the rights of this user; serving goes on, changes wait", "%v", r.Err)
+	case r.RTT > slow:
+		return poor("an API server with less load", "the Kubernetes API answers in %s", human.Millis(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
+	}
+	return good("the Kubernetes API answers in %.1f ms", human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
+}
+
 // Etcd judges the answer of etcd.
 func Etcd(r client.Reply) Finding {
 	switch {

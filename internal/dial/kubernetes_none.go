@@ -1,0 +1,18 @@
+//go:build !kubernetes
+
+package dial
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/kube/access"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Kubernetes returns an error: this program was built without Kubernetes.
+func Kubernetes(config.Kubernetes, bool, *slog.Logger) (store.Store, error) {
+	_, err := access.Client(access.Config{})
+	return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+}
