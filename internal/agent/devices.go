@@ -24,11 +24,14 @@ type place struct {
 }
 
 // placeDevices shares the processors among CPU devices. devices is their number, 0 for
-// one per NUMA node. cores is the number of cores in all, 0 for as many as can compute at
+// one per NUMA node, negative for none. cores is the number of cores in all, 0 for as many as can compute at
 // the same time. A device never spans nodes unless there are fewer devices than nodes.
 // Only several devices are bound to CPUs. A single device is not, so that the system can
 // move its threads away from busy neighbors.
 func placeDevices(p host.Processors, devices, cores int) ([]place, error) {
+	if devices < 0 {
+		return nil, nil
+	}
 	if cores == 0 {
 		cores = p.Cores()
 	}

@@ -29,6 +29,7 @@ func TestPlaceDevices(t *testing.T) {
 		{"one across nodes", two, 1, 0, []place{{8, nil, -1}}},
 		{"a quota", limited, 0, 0, []place{{2, []int{0, 1, 4, 5}, 0}, {1, []int{2, 3, 6, 7}, 1}}},
 		{"a quota and one device", limited, 1, 0, []place{{3, nil, -1}}},
+		{"none", two, -1, 0, nil},
 		{"one core", two, 0, 1, []place{{1, nil, -1}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -141,11 +141,16 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	if a.stopping.Load() {
 		h.Reasons = append(h.Reasons, "the node is stopping")
 	}
-	if _, err := a.stores.store.Ping(ctx); err != nil {
-		h.Reasons = append(h.Reasons, err.Error())
+	shared := &h.Reasons
+	if a.cfg.Discovery.InKubernetes() {
+		// Readiness is discovery there: what all nodes share must not take them all out.
+		shared = &h.Alarms
+	}
+	if err := a.storeAnswers(ctx); err != nil {
+		*shared = append(*shared, err.Error())
 	}
 	if !a.stores.bus.Connected() {
-		h.Reasons = append(h.Reasons, "nats: not connected to "+a.stores.natsURL)
+		*shared = append(*shared, "nats: not connected to "+a.stores.natsURL)
 	}
 	for _, st := range a.workers.statuses() {
 		h.Endpoints[st.Name] = string(st.State)
@@ -161,6 +166,18 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 		h.Endpoints, h.Reasons, h.Alarms = nil, nil, nil
 	}
 	writeJSON(w, code, h)
+}
+
+// storeAnswers returns why the store does not answer. Probes of many pods must not ask the
+// Kubernetes API, which says itself when it is silent.
+func (a *Agent) storeAnswers(ctx context.Context) error {
+	if !a.cfg.Discovery.InKubernetes() {
+		_, err := a.stores.store.Ping(ctx)
+		return err
+	}
+	ctx, done := a.stores.store.WhileAnswering(ctx)
+	defer done()
+	return context.Cause(ctx)
 }
 
 func uptime(since time.Time) map[string]int64 {

@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"text/template"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/kube"
 	"github.com/dynctl/dynctl/internal/kube/apiservertest"
 	"github.com/dynctl/dynctl/internal/orphan"
@@ -44,9 +46,10 @@ func TestProgramsOnKubernetes(t *testing.T) {
 	first := startPod(t, p, "prefill-0", "--nats-listen=127.0.0.1:"+strconv.Itoa(nats), "--frontend-enabled=false", "--node-roles=prefill")
 	storetest.Eventually(t, "the first node is up", func() bool { return strings.Contains(first.log(t), "node is up") })
 	natsURL := "--nats-url=dynamod://127.0.0.1:" + strconv.Itoa(nats)
-	second := startPod(t, p, "decode-0", natsURL, "--frontend-port="+strconv.Itoa(p.port), "--node-roles=decode")
+	front := startPod(t, p, "frontend-0", natsURL, "--frontend-port="+strconv.Itoa(p.port), "--cpu-devices=-1")
+	second := startPod(t, p, "decode-0", natsURL, "--frontend-enabled=false", "--node-roles=decode")
 	third := startPod(t, p, "decode-1", natsURL, "--frontend-enabled=false", "--node-roles=decode")
-	storetest.Eventually(t, "all nodes are there", func() bool { return len(p.nodes()) == 3 })
+	storetest.Eventually(t, "all nodes are there", func() bool { return len(p.nodes()) == 4 })
 	p.env = append(p.env, "NATS_SERVER=dynamod://127.0.0.1:"+strconv.Itoa(nats))
 
 	ready := func(pods ...string) {
@@ -63,14 +66,14 @@ func TestProgramsOnKubernetes(t *testing.T) {
 		server.Create(t, slices, body)
 		server.Do(t, http.MethodPatch, slices+"/workers", "application/merge-patch+json", map[string]any{"endpoints": all}, nil)
 	}
-	ready("prefill-0", "decode-0", "decode-1")
+	ready("frontend-0", "prefill-0", "decode-0", "decode-1")
 	p.must(0, "up", "--prefill", "1", "--decode", "2")
 	question := strings.Repeat("tell me what moves between the workers ", 20)
 	want, err := p.ask(question, 12)
 	if err != nil || want == "" {
 		t.Fatalf("first answer: %q %v", want, err)
 	}
-	if ws := p.workers(); len(ws) != 3 {
+	if ws := p.workers(); len(ws) != 3 || slices.ContainsFunc(ws, func(w cluster.Worker) bool { return strings.HasPrefix(w.Node, "frontend-0") }) {
 		t.Errorf("workers: %+v", ws)
 	}
 	if out := p.must(0, "doctor"); !strings.Contains(out, "the Kubernetes API answers in") || strings.Contains(out, "etcd") {
@@ -87,12 +90,12 @@ func TestProgramsOnKubernetes(t *testing.T) {
 	}
 
 	// A pod that is not ready gets no requests.
-	ready("prefill-0", "decode-1")
+	ready("frontend-0", "prefill-0", "decode-1")
 	storetest.Eventually(t, "the other worker answers alone", func() bool {
 		got, err := p.ask(question, 12)
 		return err == nil && got == want
 	})
-	ready("prefill-0", "decode-0", "decode-1")
+	ready("frontend-0", "prefill-0", "decode-0", "decode-1")
 	if out := p.must(0, "drain", "worker-2", "--deadline", "1m"); !strings.Contains(out, "safe to stop") {
 		t.Errorf("drain: %s", out)
 	}
@@ -101,28 +104,37 @@ func TestProgramsOnKubernetes(t *testing.T) {
 	}
 	p.must(0, "resume", "worker-2")
 
-	// Without the API server, requests are served on with what is known.
+	// Without the API server, requests are served on with what is known, and pods stay ready:
+	// they would all be out of discovery when it is back.
+	status := p.nodes()[0].StatusURL
 	server.Stop(t)
 	for range 3 {
 		if got, err := p.ask(question, 12); err != nil || got != want {
 			t.Errorf("without the API server: %q %v, want %q", got, err, want)
 		}
 	}
+	resp, err := http.Get(status + "/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != http.StatusOK {
+		t.Errorf("health without the API server: %s", resp.Status)
+	}
 	server.Resume(t)
 	storetest.Eventually(t, "the nodes are there after the outage", func() bool {
 		out, code := p.run("ps", "--nodes", "-o", "name")
-		return code == 0 && strings.Count(out, "\n") == 3
+		return code == 0 && strings.Count(out, "\n") == 4
 	})
 
 	// A pod that dies is gone when it is not ready any more.
 	if err := third.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	ready("prefill-0", "decode-0")
+	ready("frontend-0", "prefill-0", "decode-0")
 	if got, err := p.ask(question, 12); err != nil || got != want {
 		t.Errorf("after the death of a pod: %q %v, want %q", got, err, want)
 	}
-	for _, pod := range []*podProcess{second, first} {
+	for _, pod := range []*podProcess{second, front, first} {
 		if err := pod.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}

@@ -347,7 +347,7 @@ func dynamodServingKeys() []Key {
 		{Name: "nixl.tls_ca_file", Kind: KindPath, Default: "", Help: "authorities whose certificates are accepted from peers, or their PEM text"},
 		{Name: "nixl.tls_server_name", Kind: KindString, Default: "", Help: "name in the certificates of all peers; empty means the host at which each is reached"},
 
-		{Name: "cpu.devices", Kind: KindInt, Default: 0, Max: 256, Help: "how many CPU devices to offer, 0 for one on each NUMA node; more of them isolate workers from each other and slow each decode step"},
+		{Name: "cpu.devices", Kind: KindInt, Default: 0, Min: -1, Max: 256, Help: "how many CPU devices to offer, 0 for one on each NUMA node, -1 for none, so that the node is a frontend alone or computes on GPUs alone; more of them isolate workers from each other and slow each decode step"},
 		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all that the process may use, also under a quota of its control group"},
 		{Name: "cpu.isa", Kind: KindString, Default: "auto", Choices: []string{"auto", "portable", "avx2", "avx512", "amx", "neon"}, Help: "set of instructions for computing; auto takes the best one that the machine has"},
 		{Name: "cpu.activations", Kind: KindString, Default: "auto", Choices: []string{"auto", "f32", "bf16"}, Help: "precision of activations that meet bf16 weights, keys or values; auto rounds them to bf16 where that is faster (AMX, AVX512_BF16 of AMD), bf16 wherever the processor can (FEAT_BF16 of arm64, too), f32 never does"},

@@ -80,6 +80,24 @@ func TestNodlLoadsNothing(t *testing.T) {
 	}
 }
 
+// A program built without the tag kubernetes has nothing of Kubernetes, and with it nothing
+// that breaks a rule.
+func TestKubernetesNeedsItsTag(t *testing.T) {
+	client := []string{"k8s.io/client-go/..."}
+	plain, tagged := load(t), load(t, "-tags=kubernetes")
+	for _, program := range []string{"cmd/dynctl", "cmd/dynamod"} {
+		if path := plain.path(expand(program), client); path != nil {
+			t.Errorf("%s links Kubernetes (%s)", program, strings.Join(path, " -> "))
+		}
+		if tagged.path(expand(program), client) == nil {
+			t.Errorf("%s does not link Kubernetes with the tag either: this test shows nothing", program)
+		}
+	}
+	for _, broken := range check(tagged, onlyRules, neverRules, homeRules) {
+		t.Error(broken)
+	}
+}
+
 // A rule about packages that do not exist says nothing.
 func TestRulesNamePackagesThatExist(t *testing.T) {
 	g := load(t)

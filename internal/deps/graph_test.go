@@ -41,10 +41,17 @@ func short(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, module+"/"), "internal/")
 }
 
+// loaded are the graphs that load has read, by its flags; the tests run one after another.
+var loaded = map[string]graph{}
+
 // load reads the import graph of the module for the platforms that are released,
 // because build tags hide imports from the others.
 func load(t *testing.T, flags ...string) graph {
 	t.Helper()
+	key := strings.Join(flags, " ")
+	if g := loaded[key]; g != nil {
+		return g
+	}
 	g := graph{}
 	for _, platform := range []string{"linux", "darwin"} {
 		args := append([]string{"list", "-e", "-deps", "-json=ImportPath,Imports,Standard"}, flags...)
@@ -61,6 +68,7 @@ func load(t *testing.T, flags ...string) graph {
 			t.Fatalf("go list for %s: %v", platform, err)
 		}
 	}
+	loaded[key] = g
 	return g
 }
 

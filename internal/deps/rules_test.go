@@ -183,6 +183,7 @@ var homeRules = []home{
 	{"github.com/nats-io/nats-server/v2", []string{"embedded"}, "the server"},
 	{"go.etcd.io/etcd/client/v3", []string{"store/...", "embedded"}, "the store hides etcd; embedded asks its own server whether it is ready"},
 	{"go.etcd.io/etcd/api/v3", []string{"store/...", "embedded"}, "the store hides etcd"},
+	{"k8s.io/client-go", []string{"kube/access"}, "kubeconfigs and ways to log in, with the tag kubernetes"},
 	{"google.golang.org/grpc", []string{"store/...", "embedded"}, "etcd's transport"},
 	{"go.uber.org/zap", []string{"store/...", "embedded"}, "etcd's logger, turned into slog"},
 	{"github.com/nats-io/nats.go", []string{"events/...", "store", "natsconn", "embedded"}, "the event plane and the store hide NATS; how to connect is in natsconn"},
