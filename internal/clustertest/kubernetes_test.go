@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"text/template"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/kube"
@@ -28,7 +27,8 @@ func TestProgramsOnKubernetes(t *testing.T) {
 	server := apiservertest.Start(t)
 	const ns = "serving"
 	server.Namespace(t, ns)
-	kubeconfig := server.Kubeconfig(t, ns, roleFor(t, server, ns))
+	user, _ := server.Account(t, ns)
+	kubeconfig := server.Kubeconfig(t, ns, user)
 
 	p := &programs{t: t, bin: t.TempDir(), port: freePort(t)}
 	build := exec.Command("go", "build", "-tags", "kubernetes", "-ldflags=-s -w", "-o", p.bin+"/", "./cmd/dynctl", "./cmd/dynamod")
@@ -146,32 +146,6 @@ func TestProgramsOnKubernetes(t *testing.T) {
 			t.Errorf("%s: %v\n%s", pod.name, pod.err, pod.log(t))
 		}
 	}
-}
-
-// roleFor creates the service account and the role of the chart, and returns the user.
-func roleFor(t *testing.T, server *apiservertest.Server, ns string) string {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "configs", "kubernetes", "chart", "templates", "rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	values := map[string]any{
-		"Release": map[string]string{"Name": "dynctl", "Namespace": ns},
-		"Values":  map[string]any{"discovery": map[string]string{"mode": "pod"}},
-	}
-	if err := template.Must(template.New("rbac").Parse(string(raw))).Execute(&text, values); err != nil {
-		t.Fatal(err)
-	}
-	paths := map[string]string{
-		"ServiceAccount": "/api/v1/namespaces/" + ns + "/serviceaccounts",
-		"Role":           "/apis/rbac.authorization.k8s.io/v1/namespaces/" + ns + "/roles",
-		"RoleBinding":    "/apis/rbac.authorization.k8s.io/v1/namespaces/" + ns + "/rolebindings",
-	}
-	for _, doc := range apiservertest.Manifests(t, text.Bytes()) {
-		server.Create(t, paths[fmt.Sprint(doc["kind"])], doc)
-	}
-	return "system:serviceaccount:" + ns + ":dynctl"
 }
 
 // podProcess is a dynamod that believes to be in a pod.

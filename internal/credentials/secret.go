@@ -71,14 +71,14 @@ func Decode(text string) (s Secret, err error) {
 }
 
 // Load reads the secret from a file. It refuses a file that other users may read, because
-// such a secret may be known to them. The error wraps [fs.ErrNotExist] if there is no
+// such a secret may be known to them, unless root lent it to this user's group. The error wraps [fs.ErrNotExist] if there is no
 // file.
 func Load(path string) (Secret, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return Secret{}, fmt.Errorf("read the cluster's secret: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if info.Mode().Perm()&0o077 != 0 && !lent(info) {
 		return Secret{}, fmt.Errorf("read the cluster's secret: %s may be read by others (mode %04o): chmod 600 it, or make a new secret if others have read it", path, info.Mode().Perm())
 	}
 	body, err := os.ReadFile(path)

@@ -1,18 +1,14 @@
 package store_test
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"text/template"
 
 	"github.com/dynctl/dynctl/internal/kube"
 	"github.com/dynctl/dynctl/internal/kube/apiservertest"
@@ -48,36 +44,8 @@ func TestKubernetesAPIServer(t *testing.T) {
 // rights has a service account of the chart's role do all that a store does, and compares
 // what it used with what it may.
 func rights(t *testing.T, server *apiservertest.Server, ns string) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "configs", "kubernetes", "chart", "templates", "rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	values := map[string]any{
-		"Release": map[string]string{"Name": "dynctl", "Namespace": ns},
-		"Values":  map[string]any{"discovery": map[string]string{"mode": "pod"}},
-	}
-	if err := template.Must(template.New("rbac").Parse(string(raw))).Execute(&text, values); err != nil {
-		t.Fatal(err)
-	}
-	may := map[string]bool{}
-	for _, doc := range apiservertest.Manifests(t, text.Bytes()) {
-		switch doc["kind"] {
-		case "ServiceAccount":
-			server.Create(t, "/api/v1/namespaces/"+ns+"/serviceaccounts", doc)
-		case "Role":
-			server.Create(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/roles", doc)
-			for _, rule := range doc["rules"].([]any) {
-				r := rule.(map[string]any)
-				for _, verb := range r["verbs"].([]any) {
-					may[fmt.Sprint(verb, " ", r["resources"].([]any)[0])] = true
-				}
-			}
-		case "RoleBinding":
-			server.Create(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings", doc)
-		}
-	}
-	account := server.Client(t, ns, "system:serviceaccount:"+ns+":dynctl")
+	user, may := server.Account(t, ns)
+	account := server.Client(t, ns, user)
 	seen := &recorder{next: account.HTTP.Transport, verbs: map[string]bool{}}
 	account.HTTP.Transport = seen
 
@@ -105,7 +73,7 @@ func rights(t *testing.T, server *apiservertest.Server, ns string) {
 	if used := seen.used(); !maps.Equal(used, may) {
 		t.Errorf("used %v, allowed %v", slices.Sorted(maps.Keys(used)), slices.Sorted(maps.Keys(may)))
 	}
-	elsewhere := server.Client(t, server.Namespace(t, ns+"-other"), "system:serviceaccount:"+ns+":dynctl")
+	elsewhere := server.Client(t, server.Namespace(t, ns+"-other"), user)
 	if err := elsewhere.Probe(t.Context(), kube.Records); !kube.IsDenied(err) {
 		t.Errorf("another namespace: %v", err)
 	}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package credentials
+
+import "io/fs"
+
+func lent(fs.FileInfo) bool { return false }
