@@ -16,11 +16,13 @@ RACE     ?= $(shell scripts/concurrent-packages.sh)
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Packages run in this order: the long ones first, so that none is left alone at the end.
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli ./internal/engine/gpu ./internal/cuda/kernels ./internal/lab/bench
+# Where tests and CI look for the kube-apiserver of "make kube-apiserver".
+KUBE_APISERVER ?= $(or $(DYNCTL_KUBE_APISERVER),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dynctl-ci/kube-apiserver)
 # Symbols for debuggers would be most of the time that test programs take to link.
 LINK     = -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: up down build install test test-arm64 two-hosts race lint tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
+.PHONY: up down build install test test-arm64 two-hosts race test-kubernetes kube-apiserver lint lint-kubernetes tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -48,8 +50,18 @@ race: ## run the short tests of packages with concurrency under the race detecto
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -run 'Concurrent|AtOnce' $(shell scripts/concurrent-packages.sh --used)
 
+test-kubernetes: kube-apiserver ## test discovery by Kubernetes against a real kube-apiserver, with the programs (2 minutes)
+	DYNCTL_KUBE_APISERVER=$(KUBE_APISERVER) go test -tags kubernetes -count=1 -timeout $(TIMEOUT) ./internal/dial
+	DYNCTL_KUBE_APISERVER=$(KUBE_APISERVER) go test -count=1 -timeout $(TIMEOUT) -v -run 'Kubernetes|Manifests|Settings' ./internal/store ./internal/lab/chart ./internal/clustertest
+
+kube-apiserver: ## build the kube-apiserver for tests (7 minutes the first time, then 15 seconds)
+	internal/lab/kubeapiserver/build.sh $(KUBE_APISERVER)
+
 lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 	go run $(GOLANGCI) run
+
+lint-kubernetes: ## the same for what the tag kubernetes adds
+	go run $(GOLANGCI) run --build-tags kubernetes ./internal/dial ./internal/kube/access
 
 tools: ## bring what "make lint" runs
 	go run $(GOLANGCI) version

@@ -24,20 +24,27 @@ func TestKubernetesAPIServer(t *testing.T) {
 	namespaced := func(t *testing.T, kind string) string {
 		return server.Namespace(t, fmt.Sprintf("%s-%d", kind, n.Add(1)))
 	}
+	t.Run("Served", func(t *testing.T) { served(t, server, namespaced) })
+	t.Run("Rights", func(t *testing.T) { rights(t, server, namespaced(t, "rights")) })
+	t.Run("Away", func(t *testing.T) {
+		ns := namespaced(t, "away")
+		outage(t, func() *kube.Client { return server.Client(t, ns, "") }, func() { server.Stop(t) }, func() { server.Resume(t) })
+	})
+}
+
+// served runs, all at once, what needs the server to be there.
+func served(t *testing.T, server *apiservertest.Server, namespaced func(*testing.T, string) string) {
 	t.Run("Suite", func(t *testing.T) {
+		t.Parallel()
 		storetest.Run(t, func(t *testing.T) store.Store {
 			return openKubernetes(t, server.Client(t, namespaced(t, "suite"), ""), kube.Pod{})
 		})
 	})
 	t.Run("Pods", func(t *testing.T) {
+		t.Parallel()
 		podBehaviors(t, func(t *testing.T) namespace {
 			return namespace{t, server.Client(t, namespaced(t, "pods"), "")}
 		})
-	})
-	t.Run("Rights", func(t *testing.T) { rights(t, server, namespaced(t, "rights")) })
-	t.Run("Away", func(t *testing.T) {
-		ns := namespaced(t, "away")
-		outage(t, func() *kube.Client { return server.Client(t, ns, "") }, func() { server.Stop(t) }, func() { server.Resume(t) })
 	})
 }
 
