@@ -19,8 +19,10 @@ import (
 
 const (
 	// DefaultRate is the number of requests a second that one process sends in the long
-	// run, and DefaultBurst how many at once.
-	DefaultRate, DefaultBurst = 20, 100
+	// run.
+	DefaultRate = 20
+	// DefaultBurst is how many requests it sends at once.
+	DefaultBurst = 100
 	// answerLimit bounds one answer; a page of a list has no more than pageSize objects.
 	answerLimit = 256 << 20
 	pageSize    = 500
@@ -59,8 +61,7 @@ type Error struct {
 // Error returns the server's message.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, e.Code, e.Reason) }
 
-// IsNotFound, IsExists, IsConflict, IsDenied and IsGone tell kinds of answers: there is no
-// such object, there is one, it has changed, it may not be, and the history is gone.
+// IsNotFound reports whether there is no such object.
 func IsNotFound(err error) bool { return hasCode(err, http.StatusNotFound, "") }
 
 // IsExists reports whether an object of that name exists already.

@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
 
-// The suite and the behaviours of pods over a kube-apiserver, each store in a namespace of
+// The suite and the behaviors of pods over a kube-apiserver, each store in a namespace of
 // its own; then its rights, and what happens while it is away.
 func TestKubernetesAPIServer(t *testing.T) {
 	server := apiservertest.Start(t)

@@ -2,12 +2,9 @@ package store_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,89 +14,6 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
-
-// namespace is a namespace of an API server, small or real.
-type namespace struct {
-	t     *testing.T
-	admin *kube.Client
-}
-
-// podUID is a uid that both servers accept.
-func podUID(name string) string {
-	return "11111111-2222-3333-4444-" + fmt.Sprintf("%012x", kube.InstanceID(name))[:12]
-}
-
-func pod(name string) kube.Pod { return kube.Pod{Name: name, UID: podUID(name)} }
-
-// slice declares which pods are ready.
-func (n namespace) slice(name string, ready map[string]bool) {
-	n.t.Helper()
-	endpoints := []any{}
-	for pod, ok := range ready {
-		endpoints = append(endpoints, map[string]any{
-			"addresses": []string{"10.1.2.3"}, "conditions": map[string]any{"ready": ok}, "targetRef": map[string]any{"kind": "Pod", "name": pod},
-		})
-	}
-	body := map[string]any{
-		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": endpoints,
-		"metadata": map[string]any{"name": name, "labels": map[string]string{kube.LabelBackend: "kubernetes", kube.LabelEnabled: "true"}},
-	}
-	var made kube.Object
-	err := n.admin.Create(n.t.Context(), kube.EndpointSlices, body, &made)
-	if kube.IsExists(err) {
-		err = n.admin.Patch(n.t.Context(), kube.EndpointSlices, name, map[string]any{"endpoints": endpoints}, &made)
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// worker applies an object as a worker of NVIDIA Dynamo does.
-func (n namespace) worker(name, data string) kube.Meta {
-	n.t.Helper()
-	body := map[string]any{
-		"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoWorkerMetadata", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"data": json.RawMessage(data)},
-	}
-	var made kube.Object
-	if err := n.admin.Apply(n.t.Context(), kube.WorkerMetadata, name, kube.FieldManager, body, &made); err != nil {
-		n.t.Fatal(err)
-	}
-	return made.Metadata
-}
-
-// instance returns an instance of the endpoint generate, as JSON.
-func instance(id cluster.InstanceID, address string) string {
-	return fmt.Sprintf(`{"type":"Endpoint","namespace":"dynamo","component":"backend","endpoint":"generate","instance_id":%d,"transport":{"tcp":"%s/%s/generate"}}`, uint64(id), address, id)
-}
-
-func instanceKey(id cluster.InstanceID) string {
-	return cluster.InstanceKey("dynamo", "backend", "generate", id)
-}
-
-// foreignData is what a worker of NVIDIA Dynamo with one instance has.
-func foreignData(id cluster.InstanceID, address string) string {
-	return fmt.Sprintf(`{"endpoints":{"dynamo/backend/generate/%s":%s},"model_cards":null,"event_channels":{},"event_sources":{}}`, id, instance(id, address))
-}
-
-const everyInstance = "/services/dynamo/backend/generate/"
-
-// awaitInstances waits until a store shows exactly the given addresses.
-func awaitInstances(t *testing.T, w *store.Watcher, state map[string]string, what string, addresses ...string) {
-	t.Helper()
-	storetest.Follow(t, w, state, what, func() bool {
-		if len(state) != len(addresses) {
-			return false
-		}
-		all := fmt.Sprint(state)
-		for _, a := range addresses {
-			if !strings.Contains(all, a+"/") {
-				return false
-			}
-		}
-		return true
-	})
-}
 
 // podBehaviors are those of discovery by pods, over any API server.
 func podBehaviors(t *testing.T, open func(t *testing.T) namespace) {
@@ -321,115 +235,4 @@ func documentIsRepaired(t *testing.T, n namespace) {
 		err := n.admin.Get(ctx, kube.WorkerMetadata, "worker-0", &now)
 		return err == nil && now.Metadata.UID != object.Metadata.UID && bytes.Contains(now.Spec.Data, []byte("10.0.0.1:1"))
 	})
-}
-
-// buffer is a log that tests read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// sayWhyNone has the store say why it knows no instances.
-func sayWhyNone(t *testing.T, n namespace) {
-	var log buffer
-	s, err := store.NewKubernetes(store.KubernetesConfig{Client: n.admin, MinTTL: time.Second, Explain: 50 * time.Millisecond}, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	w, err := s.Watch(t.Context(), everyInstance)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	says := func(what string) {
-		t.Helper()
-		storetest.Eventually(t, "it says: "+what, func() bool { return strings.Contains(log.String(), what) })
-	}
-	says("there is no DynamoWorkerMetadata in namespace " + n.admin.Namespace)
-	n.worker("b", `{"endpoints":{}}`)
-	says("none of the 1 workers")
-	n.worker("a", foreignData(kube.InstanceID("a"), "10.0.0.1:1"))
-	says("a is in no EndpointSlice with the label nvidia.com/dynamo-discovery-enabled=true")
-	n.slice("one", map[string]bool{"b": true})
-	says("a is in none of the 1 EndpointSlice objects")
-	n.slice("one", map[string]bool{"a": false})
-	says("a is not ready: see its readiness probe")
-	n.worker("a", `{"endpoints":[]}`)
-	n.slice("one", map[string]bool{"a": true})
-	state := map[string]string{}
-	awaitInstances(t, w, state, "what it had before it was invalid", "10.0.0.1:1")
-	if _, err := n.admin.Delete(t.Context(), kube.WorkerMetadata, "a", "", ""); err != nil {
-		t.Fatal(err)
-	}
-	n.worker("a", `{"endpoints":[]}`)
-	says("a is not valid: spec.data")
-}
-
-// Container mode looks at containers of pods, and names objects after both.
-func TestKubernetesContainers(t *testing.T) {
-	t.Parallel()
-	n := namespace{t, kubetest.New(t).Client("test")}
-	ctx := t.Context()
-	engine := pod("worker-0")
-	engine.Mode, engine.Container = kube.ModeContainer, "engine-0"
-	mine := openKubernetes(t, n.admin, engine)
-	other := openKubernetes(t, n.admin, kube.Pod{Mode: kube.ModeContainer})
-	lease := grantIn(t, mine)
-	if lease.ID != kube.InstanceID("worker-0-engine-0") {
-		t.Errorf("id: got %s", lease.ID)
-	}
-	if _, err := mine.Create(ctx, instanceKey(lease.ID), []byte(instance(lease.ID, "10.0.0.1:1")), store.WithLease(lease.ID)); err != nil {
-		t.Fatal(err)
-	}
-	w, err := other.Watch(ctx, everyInstance)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	statuses := func(ready bool) map[string]any {
-		return map[string]any{"containerStatuses": []any{map[string]any{"name": "engine-0", "ready": ready}, map[string]any{"name": "main", "ready": true}}}
-	}
-	var made kube.Object
-	body := map[string]any{"metadata": map[string]any{"name": "worker-0", "labels": map[string]string{kube.LabelEnabled: "true"}}, "status": statuses(false)}
-	if err := n.admin.Create(ctx, kube.Pods, body, &made); err != nil {
-		t.Fatal(err)
-	}
-	state := map[string]string{}
-	if kvs, _, err := other.List(ctx, everyInstance); err != nil || len(kvs) > 0 {
-		t.Errorf("before the container is ready: %v, %v", kvs, err)
-	}
-	if err := n.admin.Patch(ctx, kube.Pods, "worker-0", map[string]any{"status": statuses(true)}, &made); err != nil {
-		t.Fatal(err)
-	}
-	awaitInstances(t, w, state, "the ready container", "10.0.0.1:1")
-}
-
-// A node's lease leaves the pod's id to the worker.
-func TestKubernetesAgent(t *testing.T) {
-	t.Parallel()
-	s, err := store.NewKubernetes(store.KubernetesConfig{Client: kubetest.New(t).Client("test"), Pod: pod("worker-0"), Agent: true, MinTTL: time.Second}, storetest.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	node, worker := grantIn(t, s), grantIn(t, s)
-	if worker.ID != kube.InstanceID("worker-0") || node.ID == 0 || node.ID >= 1<<53 {
-		t.Errorf("node %s, worker %s", node.ID, worker.ID)
-	}
-	if _, err := store.NewKubernetes(store.KubernetesConfig{Client: &kube.Client{}, Pod: kube.Pod{Name: "a"}}, storetest.Discard); err == nil {
-		t.Error("a pod without a uid is accepted")
-	}
 }
