@@ -52,6 +52,7 @@ type Kubernetes struct {
 	run       string  // of this process
 	late      float64 // how long this process leaves the end of leases to others, as a share
 	restarts  chan struct{}
+	sooner    chan struct{} // capacity 1: the interval of checks is shorter
 	listed    chan struct{} // closed when all that is followed has been listed once
 	documents documents
 
@@ -67,6 +68,7 @@ type Kubernetes struct {
 	landings map[string]*landing // by the name of the write
 	orphaned map[string]time.Duration
 	holding  map[cluster.InstanceID]*holding // leases of this process
+	every    time.Duration                   // the interval of checks
 	agent    bool                            // the next lease is that of a node
 	names    int                             // names given to leases
 
@@ -96,10 +98,12 @@ func NewKubernetes(cfg KubernetesConfig, log *slog.Logger) (*Kubernetes, error) 
 		run:      rand.Text()[:16],
 		late:     mathrand.Float64(),
 		restarts: make(chan struct{}),
+		sooner:   make(chan struct{}, 1),
 		listed:   make(chan struct{}),
 		state:    newReplica(),
 		moved:    make(chan struct{}),
 		failing:  map[kube.Resource]error{},
+		every:    checkMax,
 		records:  map[string]*kube.Record{},
 		landings: map[string]*landing{},
 		orphaned: map[string]time.Duration{},
@@ -263,7 +267,9 @@ func (k *Kubernetes) await(ctx context.Context, holds func() bool) error {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			k.restart()
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				k.restart()
+			}
 			return fmt.Errorf("what was written does not arrive: %w", ctx.Err())
 		}
 	}

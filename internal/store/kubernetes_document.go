@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/kube"
@@ -15,6 +16,8 @@ type documents struct {
 	turn chan struct{} // capacity 1: held by whoever writes; guards applied
 	// applied is what was written last, by this run of the process.
 	applied kube.Document
+
+	written atomic.Bool // at least once
 
 	mu      sync.Mutex
 	waiting []*documentChange
@@ -77,6 +80,7 @@ func (k *Kubernetes) applyAll(ctx context.Context, all []*documentChange) {
 		return
 	}
 	d.applied = next
+	d.written.Store(true)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.changeWorker(&written, false, written.Metadata.Version())
@@ -152,6 +156,9 @@ func (k *Kubernetes) repairDocument(ctx context.Context) {
 	k.mu.Unlock()
 	if !wrong {
 		return
+	}
+	if view != nil && k.documents.written.Load() {
+		k.log.Warn("another process writes the document of this pod: several in one pod need the discovery mode container", "object", k.pod.Object())
 	}
 	err := k.change(ctx, func(doc kube.Document) (kube.Document, error) { return doc, nil })
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,7 @@ func (k *Kubernetes) GrantLease(ctx context.Context, ttl time.Duration) (Lease, 
 		var granted kube.Record
 		err := k.client.Create(ctx, kube.Records, r, &granted)
 		for kube.IsExists(err) { // of an earlier process in this container, whose name is the same
-			if err = k.endLease(ctx, id, "", ""); err == nil {
+			if err = k.endLease(ctx, id, "", ""); err == nil || errors.Is(err, ErrLeaseNotFound) {
 				err = k.client.Create(ctx, kube.Records, r, &granted)
 			}
 		}

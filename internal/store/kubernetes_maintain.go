@@ -33,8 +33,13 @@ func (k *Kubernetes) maintain(ctx context.Context) {
 	told := time.Now()
 	for {
 		every := k.interval()
-		sleep(ctx, every)
-		if ctx.Err() != nil {
+		timer := time.NewTimer(every)
+		select {
+		case <-timer.C:
+		case <-k.sooner:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
 			return
 		}
 		k.prove(ctx, every)
@@ -57,9 +62,25 @@ func (k *Kubernetes) interval() time.Duration {
 	for _, lease := range k.state.leases {
 		every = min(every, lease.ttl/8)
 	}
-	every = max(every, checkMin)
-	k.state.gap = every * 5 / 4
-	return every
+	k.setInterval(max(every, checkMin))
+	return k.every
+}
+
+func (k *Kubernetes) setInterval(every time.Duration) {
+	k.every, k.state.gap = every, every*5/4
+}
+
+// lookSooner shortens the interval for a new lease, for which the present one is too long.
+func (k *Kubernetes) lookSooner(ttl time.Duration) {
+	every := max(ttl/8, checkMin)
+	if every >= k.every {
+		return
+	}
+	k.setInterval(every)
+	select {
+	case k.sooner <- struct{}{}:
+	default:
+	}
 }
 
 // prove asks the API server for a sign of life if it has not given one lately.

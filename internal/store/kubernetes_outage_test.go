@@ -44,7 +44,14 @@ func outage(t *testing.T, c func() *kube.Client, stop, resume func()) {
 	storetest.Follow(t, w, state, "the key", func() bool { return state["k/owned"] == "1" })
 	awaitInstances(t, instances, known, "the instance", "10.0.0.1:1")
 
+	idle := grantIn(t, keeps) // nobody renews it
+	asked := time.Now()
+	before, _, err := watches.LeaseTTL(ctx, idle.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
 	stop()
+	stopped := time.Now()
 	storetest.Eventually(t, "the watch is known to be stale", func() bool { since, err, _ := w.Stale(); return !since.IsZero() && err != nil })
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -70,11 +77,20 @@ func outage(t *testing.T, c func() *kube.Client, stop, resume func()) {
 	default:
 	}
 
+	resumed := time.Now()
 	resume()
 	if _, err := watches.Put(patient(t), "k/after", []byte("2")); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Follow(t, w, state, "the change after the outage", func() bool { return state["k/after"] == "2" })
+	after, _, err := watches.LeaseTTL(patient(t), idle.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of the outage, less than a quarter of the shortest TTL counts for leases.
+	if most := stopped.Sub(asked) + time.Since(resumed) + storetest.TTL/4; before-after > most {
+		t.Errorf("an outage of %s took %s of a lease, at most %s are right", resumed.Sub(stopped), before-after, most)
+	}
 	storetest.Eventually(t, "the lease is renewed", func() bool { return !keeper.Uncertain() })
 	if state["k/owned"] != "1" {
 		t.Error("a lease has expired in the outage")

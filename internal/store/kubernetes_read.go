@@ -92,7 +92,8 @@ func (k *Kubernetes) syncPrefix(ctx context.Context, prefix string) error {
 func (k *Kubernetes) syncKey(ctx context.Context, key string) error {
 	place, held := kube.PlaceOf(key)
 	if held && k.inDocument(place) {
-		return k.client.Probe(ctx, kube.Records)
+		_, err, _ := k.health.trouble()
+		return err
 	}
 	name := kube.KeyObject(key)
 	err := k.sync(ctx, "", name, func(r *kube.Record) bool { return r.Metadata.Name == name })

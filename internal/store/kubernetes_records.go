@@ -92,6 +92,7 @@ func (k *Kubernetes) changeLease(r *kube.Record, gone bool, rev Revision) {
 	id := r.LeaseID()
 	if !gone {
 		k.state.hold(id, r.Duration(), uint64(r.Spec.Beats)) //nolint:gosec // any change is a beat
+		k.lookSooner(r.Duration())
 		k.showRun(r.Spec.Run)
 		return
 	}
