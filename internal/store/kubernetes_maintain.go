@@ -13,9 +13,6 @@ const (
 	// checkMin and checkMax limit the interval at which a process looks for leases that
 	// nobody renews. In between it is an eighth of the shortest TTL.
 	checkMin, checkMax = 50 * time.Millisecond, 5 * time.Second
-	// orphanAge is how long the keys of an ended lease are left to whoever ended it, and
-	// to Kubernetes.
-	orphanAge = 30 * time.Second
 	// cleanAtOnce limits what is removed in one interval.
 	cleanAtOnce = 16
 	// tellEvery is the default interval at which missing instances are explained.
@@ -140,11 +137,12 @@ func (k *Kubernetes) endOverdue(ctx context.Context) {
 	}
 }
 
-// cleanOrphans removes keys whose lease has ended long ago.
+// cleanOrphans removes keys whose lease has ended long ago: for one to two of the least TTL they
+// are left to whoever ended it, and to Kubernetes.
 func (k *Kubernetes) cleanOrphans(ctx context.Context) {
 	var old []*kube.Record
 	k.mu.Lock()
-	patience := orphanAge + time.Duration(k.late*float64(orphanAge))
+	patience := k.minTTL + time.Duration(k.late*float64(k.minTTL))
 	for name, since := range k.orphaned {
 		if r := k.records[name]; r != nil && k.state.clock-since >= patience && len(old) < cleanAtOnce {
 			old = append(old, r)

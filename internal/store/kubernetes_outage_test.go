@@ -156,6 +156,11 @@ func TestKubernetesGone(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// Another lease of that id does not keep the keys of the one before.
+	successor := &kube.Record{Object: kube.Object{Metadata: kube.Meta{Name: kube.LeaseObject(lease.ID)}}, Spec: kube.RecordSpec{Lease: lease.ID.String(), TTL: 60_000, Beats: 1}}
+	if err := admin.Create(t.Context(), kube.Records, successor, &made); err != nil {
+		t.Fatal(err)
+	}
 	server.Compact()
 	release()
 	got := map[string]store.EventType{}

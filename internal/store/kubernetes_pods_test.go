@@ -211,7 +211,13 @@ func restartedContainer(t *testing.T, n namespace) {
 	if _, err := after.Create(ctx, instanceKey(again.ID), []byte(instance(again.ID, "10.0.0.2:1")), store.WithLease(again.ID)); err != nil {
 		t.Fatal(err)
 	}
-	awaitInstances(t, w, state, "the second process", "10.0.0.2:1")
+	storetest.Follow(t, w, state, "the second process", func() bool {
+		all := fmt.Sprint(state)
+		if strings.Contains(all, "10.0.0.1:1/") {
+			t.Error("what the first process had came back under the lease of the second")
+		}
+		return strings.Contains(all, "10.0.0.2:1/")
+	})
 }
 
 // documentIsRepaired deletes the object of a process that lives.
