@@ -95,8 +95,10 @@ func TestKubernetesOrphans(t *testing.T) {
 	if again.ID != lease.ID {
 		t.Fatalf("id %s, want %s", again.ID, lease.ID)
 	}
-	if _, err := sees.Get(t.Context(), "owned"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a key of a lease that is gone: %v", err)
+	for name, s := range map[string]*store.Kubernetes{"a process that saw it": sees, "a new process": openKubernetes(t, admin, kube.Pod{})} {
+		if _, err := s.Get(t.Context(), "owned"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: a key of a lease that is gone: %v", name, err)
+		}
 	}
 	storetest.Eventually(t, "the orphan is removed", func() bool {
 		var r kube.Record
