@@ -1,6 +1,7 @@
 package clustertest_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // The way of a user with the real programs where files or NATS hold the shared state: no etcd
@@ -63,18 +66,14 @@ func programsOn(t *testing.T, backend, upSays, doctorSays string) {
 	again("while a worker is drained")
 	p.must(0, "resume", "worker-2")
 
-	if err := syscall.Kill(nodes[1].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, nodes[1].PID)
 	again("after the kill of a node")
 	p.must(0, up...)
 	if n := p.nodes(); len(n) != 2 || n[1].PID == nodes[1].PID {
 		t.Errorf("nodes after up: %+v", n)
 	}
 	first := p.nodes()[0]
-	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, first.PID)
 	if backend == "file" {
 		if ws := p.workers(); len(ws) != 3 { // the other node and its worker are still found
 			t.Errorf("after the kill of the first node: %+v", ws)
@@ -83,9 +82,7 @@ func programsOn(t *testing.T, backend, upSays, doctorSays string) {
 	p.must(0, up...)
 	again("after the kill of the first node")
 	for _, n := range p.nodes() {
-		if err := syscall.Kill(n.PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		kill(t, n.PID)
 	}
 	p.must(3, "ps")
 	p.env = append(slices.Clone(plain), "DYN_DISCOVERY_BACKEND=etcd")
@@ -120,5 +117,18 @@ func seenFromElsewhere(t *testing.T, p *programs, state string) {
 	elsewhere.must(3, "ps")
 	if _, err := os.Stat(strings.TrimPrefix(elsewhere.env[3], "DYN_FILE_KV=")); err == nil {
 		t.Error("looking for a store made one")
+	}
+}
+
+// kill kills a process and waits until it has no locks any more.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience.Soon); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d lives on", pid)
+		}
 	}
 }

@@ -80,14 +80,7 @@ func (n *NATS) expire(ctx context.Context) {
 	// Others end the same leases: each begins with another one.
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for _, id := range ids {
-		rev, err := doNATS(ctx, n, "end lease", id.String(), func(ctx context.Context) (Revision, error) {
-			return n.transact(ctx, func(now natsCondition) (*nats.Msg, error) {
-				if !n.overdue(id) {
-					return nil, nil
-				}
-				return n.marker(natsLeases+id.String(), now), nil
-			})
-		})
+		rev, err := n.endOverdue(ctx, id)
 		switch {
 		case err != nil:
 			n.logger.Debug("a lease has not been ended", "lease", id, "err", err)
@@ -98,8 +91,16 @@ func (n *NATS) expire(ctx context.Context) {
 	}
 }
 
-func (n *NATS) overdue(id cluster.InstanceID) bool {
-	return slices.Contains(n.state.overdue(), id)
+// endOverdue ends a lease unless it has been renewed; the revision is 0 then.
+func (n *NATS) endOverdue(ctx context.Context, id cluster.InstanceID) (Revision, error) {
+	return doNATS(ctx, n, "end lease", id.String(), func(ctx context.Context) (Revision, error) {
+		return n.transact(ctx, func(now natsCondition) (*nats.Msg, error) {
+			if !slices.Contains(n.state.overdue(), id) {
+				return nil, nil
+			}
+			return n.marker(natsLeases+id.String(), now), nil
+		})
+	})
 }
 
 // purge removes what is long gone. Of all processes, the one that writes the message with its

@@ -94,6 +94,39 @@ func TestNATSAwayWhileHistoryIsPurged(t *testing.T) {
 	}
 }
 
+// The server comes back with another history that is longer than the old one: no number says
+// so, only the messages themselves.
+func TestNATSHistoryIsReplacedByALongerOne(t *testing.T) {
+	t.Parallel()
+	at := &site{nats: true, access: open}
+	server := at.start(t, t.TempDir())
+	p := startProxy(t, server.addr)
+	away := at.open(t, p.addr())
+	if _, err := away.Put(t.Context(), "p/old", nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := away.Watch(t.Context(), "p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+	p.set(true, false)
+	server.stop(t)(t, t.TempDir())
+	direct := at.open(t, server.addr)
+	for i := range 20 {
+		if _, err := direct.Put(t.Context(), "p/new", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.set(false, false)
+	if ev := storetest.Next(t, w); ev.Type != store.Resync || len(ev.All) != 1 || ev.All[0].Key != "p/new" {
+		t.Errorf("got %+v, want a resync with the new key only", ev)
+	}
+	if kvs, _, err := away.List(t.Context(), "p/"); err != nil || len(kvs) != 1 {
+		t.Errorf("list: %v, %v", kvs, err)
+	}
+}
+
 // What was acknowledged is there after the server was stopped in the middle of writes, and
 // nothing is there twice; watches see each change in order.
 func TestNATSRestartsBetweenWrites(t *testing.T) {
@@ -141,6 +174,20 @@ func TestNATSSlowConnection(t *testing.T) {
 		}
 	}
 	t.Logf("five creates beside two writers without a pause: %s", time.Since(begin))
+	revoked, err := first.GrantLease(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := far.Put(t.Context(), "far/late", nil, store.WithLease(revoked.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.RevokeLease(t.Context(), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	// The far one has not heard of that yet.
+	if _, err := far.Put(t.Context(), "far/late", nil, store.WithLease(revoked.ID)); !errors.Is(err, store.ErrLeaseNotFound) {
+		t.Errorf("put under a lease that has just ended: %v", err)
+	}
 	start := keeper.LastRenewed()
 	storetest.Eventually(t, "the lease is renewed for long", func() bool { return keeper.LastRenewed().Sub(start) > keeper.TTL() })
 	load.check(t)

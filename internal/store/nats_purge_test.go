@@ -13,17 +13,16 @@ import (
 	"github.com/dynctl/dynctl/internal/natsconn"
 )
 
-// What is long gone leaves the stream, once, and nothing else does; who has not heard of that
-// can write it again.
-func TestNATSPurges(t *testing.T) {
-	t.Parallel()
+// startNATS starts a server and returns what opens its store.
+func startNATS(t *testing.T) (open func() *NATS) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	srv, err := embedded.StartNATS(t.Context(), embedded.NATSOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer srv.Close()
-	open := func() *NATS {
+	t.Cleanup(func() { _ = srv.Close() })
+	return func() *NATS {
 		t.Helper()
 		n, err := NewNATS(NATSConfig{Config: natsconn.Config{URL: srv.URL()}}, log)
 		if err != nil {
@@ -35,6 +34,13 @@ func TestNATSPurges(t *testing.T) {
 		}
 		return n
 	}
+}
+
+// What is long gone leaves the stream, once, and nothing else does; who has not heard of that
+// can write it again.
+func TestNATSPurges(t *testing.T) {
+	t.Parallel()
+	open := startNATS(t)
 	n, other := open(), open()
 	ctx := t.Context()
 	must := func(_ any, err error) {
