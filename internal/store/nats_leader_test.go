@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -68,6 +69,33 @@ func TestNATSReadsWhatTheSessionMisses(t *testing.T) {
 		if kvs, _, err := n.List(ctx, ""); err != nil || len(kvs) != 2 || kvs[1].Key != "c" {
 			t.Errorf("after %s: %v, %v", name, kvs, err)
 		}
+	}
+}
+
+// After an outage a lease has all of its TTL again.
+func TestNATSRenewsLeasesAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	n := startNATS(t)()
+	lease, err := n.GrantLease(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	n.state.leases[lease.ID].seen -= 50 * time.Minute
+	n.mu.Unlock()
+	if left, _, err := n.LeaseTTL(t.Context(), lease.ID); err != nil || left > 11*time.Minute {
+		t.Fatalf("%s left, %v", left, err)
+	}
+	n.health.failed(errors.New("a test"), time.Now())
+	signal(n.check)
+	renewed := func() bool { return n.state.left(n.state.leases[lease.ID]) > 59*time.Minute }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !n.holdsNow(renewed) && ctx.Err() == nil {
+		sleep(ctx, time.Millisecond)
+	}
+	if ctx.Err() != nil {
+		t.Error("the lease has not been renewed")
 	}
 }
 

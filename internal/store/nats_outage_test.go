@@ -185,6 +185,18 @@ func TestNATSSlowConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The far one has not heard of that yet.
+	if err := far.RevokeLease(t.Context(), revoked.ID); !errors.Is(err, store.ErrLeaseNotFound) {
+		t.Errorf("second revoke: %v", err)
+	}
+	if revoked, err = first.GrantLease(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := far.Put(t.Context(), "far/late", nil, store.WithLease(revoked.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.RevokeLease(t.Context(), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := far.Put(t.Context(), "far/late", nil, store.WithLease(revoked.ID)); !errors.Is(err, store.ErrLeaseNotFound) {
 		t.Errorf("put under a lease that has just ended: %v", err)
 	}
@@ -411,7 +423,7 @@ func TestNATSRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "other", TTL: time.Hour}); err != nil {
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "other", History: 10, TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := as("all", "secret", "other").Get(t.Context(), "k"); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "made for something else") {

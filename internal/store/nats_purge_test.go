@@ -83,19 +83,24 @@ func TestNATSPurges(t *testing.T) {
 	}
 	later(n)
 	later(other)
+	must(n.Put(ctx, "late", nil))
+	must(nil, n.Delete(ctx, "late")) // not for long
 	n.purge(ctx)
-	want := []string{n.prefix + "k.again", n.prefix + "k.kept", n.prefix + "p"}
+	want := []string{n.prefix + "k.again", n.prefix + "k.kept", n.prefix + "k.late", n.prefix + "p"}
 	if now := subjects(); !slices.Equal(now, want) {
 		t.Errorf("left: %q, want %q", now, want)
 	}
 	must(other.Ping(ctx))
-	before := n.applied.seq
-	other.purge(ctx) // another process has just done it
+	other.mu.Lock()
+	if _, late := other.dead[natsKeys+"late"]; len(other.dead) != 1 || !late {
+		t.Errorf("the other process would purge %v again", other.dead)
+	}
+	other.dead[natsKeys+"late"] = tomb{seq: other.applied.seq} // gone for long
+	before := other.applied.seq
+	other.mu.Unlock()
+	other.purge(ctx) // another process has just purged
 	if other.mu.Lock(); other.applied.seq != before {
 		t.Error("two processes purge at a time")
-	}
-	if len(other.dead) != 0 {
-		t.Errorf("the other process would purge %v again", other.dead)
 	}
 	other.bury(natsKeys+"deleted", 12345) // as if it had missed that
 	other.mu.Unlock()
