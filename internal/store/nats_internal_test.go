@@ -13,7 +13,7 @@ import (
 )
 
 func FuzzNATSKey(f *testing.F) {
-	for _, key := range []string{"/services/ns/c/e/1", "a.b", "=", "*", ">", "ü", "\x00\xff", " ", "A_-9"} {
+	for _, key := range []string{"/services/ns/c/e/1", "a.b", "=", "*", ">", "ü", "\x00\xff", " ", "A_-9", "=41", "=zz", "=4"} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
