@@ -71,6 +71,17 @@ func TestKubernetesPending(t *testing.T) {
 	if _, err := s.Get(t.Context(), "p/k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("get: %v", err)
 	}
+	// One that has decided says when it asked.
+	if _, err := store.NewRWLock(s, "lock").TryLock(t.Context(), grantIn(t, s).ID); err != nil {
+		t.Fatal(err)
+	}
+	var writer kube.Record
+	if err := server.Client("test").Get(t.Context(), kube.Records, kube.KeyObject("v1/lock/writer"), &writer); err != nil {
+		t.Fatal(err)
+	}
+	if spec := writer.Spec; spec.Pending || spec.Since == 0 || spec.Since >= writer.Metadata.Version() {
+		t.Errorf("the writer's record: %+v at %d", spec, writer.Metadata.Version())
+	}
 }
 
 // Keys whose lease was deleted by hand are gone at once, do not come back with another
