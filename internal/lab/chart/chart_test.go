@@ -113,8 +113,12 @@ func podOf(t *testing.T, doc map[string]any) (args, environ []string) {
 		entry := e.(map[string]any)
 		value, ok := entry["value"]
 		if !ok {
-			path := entry["valueFrom"].(map[string]any)["fieldRef"].(map[string]any)["fieldPath"].(string)
-			value = of[path]
+			from := entry["valueFrom"].(map[string]any)
+			if ref, ok := from["secretKeyRef"].(map[string]any); ok {
+				value = fmt.Sprint("the ", ref["key"], " of ", ref["name"])
+			} else {
+				value = of[from["fieldRef"].(map[string]any)["fieldPath"].(string)]
+			}
 		}
 		environ = append(environ, fmt.Sprintf("%s=%v", entry["name"], value))
 	}
@@ -131,7 +135,7 @@ func podOf(t *testing.T, doc map[string]any) (args, environ []string) {
 func TestSettingsOfPods(t *testing.T) {
 	for _, url := range []string{"", "nats://elsewhere:4222"} {
 		v := values(t)
-		v["nats"].(map[string]any)["url"] = url
+		v["nats"].(map[string]any)["url"], v["allowUnauthenticated"] = url, url != ""
 		sets := map[string][]string{}
 		for _, doc := range apiservertest.Manifests(t, render(t, v)) {
 			name := fmt.Sprint(doc["metadata"].(map[string]any)["name"])
@@ -146,6 +150,9 @@ func TestSettingsOfPods(t *testing.T) {
 			cfg := load(t, args, environ)
 			if !cfg.Discovery.InKubernetes() || cfg.Kubernetes.PodName != "dynctl-decode-0" || cfg.Kubernetes.PodUID != "0b7c" || cfg.Node.AdvertiseHost != "10.1.2.3" || !cfg.NATS.External() {
 				t.Errorf("%s: %+v %+v", name, cfg.Kubernetes, cfg.Node)
+			}
+			if key := cfg.Frontend.APIKey != ""; key != (name == "dynctl-frontend" && url == "") {
+				t.Errorf("%s has a key of clients: %t", name, key)
 			}
 			if frontend := name == "dynctl-frontend"; cfg.Frontend.Enabled != frontend || (cfg.CPU.Devices < 0) != frontend {
 				t.Errorf("%s: frontend %t, devices %d", name, cfg.Frontend.Enabled, cfg.CPU.Devices)
