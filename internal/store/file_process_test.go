@@ -36,9 +36,11 @@ var work = map[string]func(ctx context.Context, s store.Store, name string) erro
 
 // otherProcess does what the variables say, if they are set, and ends the process.
 func otherProcess() {
-	if member := os.Getenv(envNATSMember); member != "" {
-		fmt.Fprintln(os.Stderr, serveNATS(member))
-		os.Exit(1)
+	for name, serve := range map[string]func(config string) error{envNATSMember: serveNATS, envEtcdMember: serveEtcd} {
+		if member := os.Getenv(name); member != "" {
+			fmt.Fprintln(os.Stderr, serve(member))
+			os.Exit(1)
+		}
 	}
 	dir := os.Getenv(envFileDir)
 	if dir == "" {
