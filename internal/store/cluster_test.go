@@ -26,6 +26,9 @@ type serverCluster interface {
 // that was acknowledged is lost, nothing is there twice, no lease ends, and never have two
 // owners one lock.
 func TestClusterLosesItsLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("six servers in processes of their own take long")
+	}
 	for name, start := range map[string]func(*testing.T) serverCluster{
 		"etcd": func(t *testing.T) serverCluster { return startEtcdCluster(t) },
 		"nats": func(t *testing.T) serverCluster { return startNATSCluster(t) },
