@@ -2,13 +2,17 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
@@ -108,6 +112,28 @@ func testClusterLosesItsLeader(t *testing.T, c serverCluster) {
 		}
 		break
 	}
+}
+
+// startMember runs this test binary again, as the member that the variable env says.
+func startMember(t *testing.T, env string, member any) *exec.Cmd {
+	t.Helper()
+	config, err := json.Marshal(member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env+"="+string(config))
+	cmd.Stderr = os.Stderr
+	if err := orphan.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kill(cmd) })
+	return cmd
+}
+
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill() // an error means that it has ended
+	_ = cmd.Wait()
 }
 
 // locks are owners that take a lock in turns.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
-	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
@@ -75,30 +73,9 @@ func startEtcdCluster(t *testing.T) *etcdCluster {
 	}
 	for _, m := range c.members {
 		m.Cluster = strings.Join(all, ",")
-		m.start(t)
+		m.cmd = startMember(t, envEtcdMember, m)
 	}
 	return c
-}
-
-func (m *etcdMember) start(t *testing.T) {
-	t.Helper()
-	config, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envEtcdMember+"="+string(config))
-	cmd.Stderr = os.Stderr
-	if err := orphan.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	m.cmd = cmd
-	t.Cleanup(func() { kill(cmd) })
-}
-
-func kill(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill() // an error means that it has ended
-	_ = cmd.Wait()
 }
 
 // open implements [serverCluster].
@@ -171,5 +148,5 @@ func (c *etcdCluster) killLeader(t *testing.T) (name string, start func()) {
 		return leader != nil
 	})
 	kill(leader.cmd)
-	return leader.Name, func() { leader.start(t) }
+	return leader.Name, func() { leader.cmd = startMember(t, envEtcdMember, leader) }
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -19,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dynctl/dynctl/internal/natsconn"
-	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
@@ -87,25 +85,9 @@ func startNATSCluster(t *testing.T) *natsCluster {
 	c.url = strings.Join(urls, ",")
 	for _, m := range c.members {
 		m.Routes = routes
-		m.start(t)
+		m.cmd = startMember(t, envNATSMember, m)
 	}
 	return c
-}
-
-func (m *natsMember) start(t *testing.T) {
-	t.Helper()
-	config, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envNATSMember+"="+string(config))
-	cmd.Stderr = os.Stderr
-	if err := orphan.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	m.cmd = cmd
-	t.Cleanup(func() { kill(cmd) })
 }
 
 func (c *natsCluster) open(t *testing.T) store.Store {
@@ -162,5 +144,5 @@ func (c *natsCluster) killLeader(t *testing.T) (name string, start func()) {
 	t.Helper()
 	m, _ := c.leader(t, natsAPI(t, c.url))
 	kill(m.cmd)
-	return m.Name, func() { m.start(t) }
+	return m.Name, func() { m.cmd = startMember(t, envNATSMember, m) }
 }
