@@ -73,4 +73,5 @@ def serve(answer, **what):
             print("dynamod does not take this program:", e.read().decode() if hasattr(e, "read") else e, flush=True)
         stop.wait(TTL / 3)
     if service:
-        request("DELETE", "/v1/services/" + service["id"])  # returns when running requests have ended
+        with contextlib.suppress(OSError):  # a dynamod that is gone has let go of this program
+            request("DELETE", "/v1/services/" + service["id"])  # returns when running requests have ended

@@ -245,9 +245,10 @@ func TestNodeLife(t *testing.T) {
 	}
 	goleak.VerifyNone(t, append(natsLeaks(), before)...)
 
-	// Started again it is the same node with the same data, and goes on by itself.
+	// Started again it is the same node with the same data at the same address, and goes on by
+	// itself.
 	b := startAgent(t, cfg)
-	if b.node.ID != n.ID || b.node.Incarnation == n.Incarnation {
+	if b.node.ID != n.ID || b.node.Incarnation == n.Incarnation || b.node.StatusURL != n.StatusURL {
 		t.Errorf("again: %+v", b.node)
 	}
 	patience.Until(t, "worker-1 is back", func() bool { return status(t, b.stores.store, "worker-1").State == cluster.StateReady })

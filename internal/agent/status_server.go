@@ -33,7 +33,7 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 	}
 	var ln net.Listener
 	err = a.onFixedPort("status", a.statusListen(), a.cfg.Status.Listen, func(addr string) (err error) {
-		ln, err = net.Listen("tcp", addr)
+		ln, err = a.listenAsBefore(addr)
 		return err
 	})
 	if err != nil {
@@ -69,6 +69,28 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 		}
 	}()
 	return s, nil
+}
+
+// listenAsBefore listens at addr. In place of any free port it takes the one of the run
+// before, if that is free: programs of this machine that attach themselves know it.
+func (a *Agent) listenAsBefore(addr string) (ln net.Listener, err error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	if before := a.dir.StatusPort(); port == "0" && before != "" {
+		ln, _ = net.Listen("tcp", net.JoinHostPort(host, before)) // another port does
+	}
+	if ln == nil {
+		if ln, err = net.Listen("tcp", addr); err != nil {
+			return nil, err
+		}
+	}
+	_, port, _ = net.SplitHostPort(ln.Addr().String())
+	if err := a.dir.SetStatusPort(port); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln, nil
 }
 
 func (s *statusServer) close(ctx context.Context) error {

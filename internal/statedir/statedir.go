@@ -13,6 +13,7 @@
 //	ROOT/CLUSTER/up.lock            held by dynctl while it starts dynamod processes
 //	ROOT/CLUSTER/NODE/lock          held by the running dynamod; contains its pid
 //	ROOT/CLUSTER/NODE/node_id       identity of the node across restarts
+//	ROOT/CLUSTER/NODE/status_port   port of its status server, kept across restarts
 //	ROOT/CLUSTER/NODE/dynamod.out   standard output of a dynamod in the background
 //	ROOT/CLUSTER/NODE/logs/         dynamod.log and one log for each worker
 //	ROOT/CLUSTER/NODE/{etcd,nats}/  data of embedded servers
@@ -187,6 +188,24 @@ func (n Node) SetNamespace(namespace string) error {
 // empty if it is unknown.
 func (n Node) Namespace() string {
 	b, err := os.ReadFile(filepath.Join(n.Path, "namespace"))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// SetStatusPort stores the port of the node's status server.
+func (n Node) SetStatusPort(port string) error {
+	if err := ownerfile.Replace(filepath.Join(n.Path, "status_port"), []byte(port)); err != nil {
+		return fmt.Errorf("write the port of the status server: %w", err)
+	}
+	return nil
+}
+
+// StatusPort returns the port that the node's status server has, or had last; empty if it is
+// unknown.
+func (n Node) StatusPort() string {
+	b, err := os.ReadFile(filepath.Join(n.Path, "status_port"))
 	if err != nil {
 		return ""
 	}
