@@ -203,6 +203,9 @@ func (s *Services) Publish(ctx context.Context, id, topic string, v any) error {
 // Hold is a handler of the request plane: it attaches the service of the request, sends its
 // state whenever that changes, and detaches it when the caller leaves.
 func (s *Services) Hold(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	if r.Stranger {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "the token for calls attaches no services: dynctl credentials --attach prints the one that does"}
+	}
 	var spec cluster.Service
 	if err := r.Decode(&spec); err != nil {
 		return err

@@ -296,6 +296,11 @@ func TestHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var remote *requestplane.RemoteError
+	err = n.Hold(t.Context(), &requestplane.Request{Body: body, Stranger: true}, func(any) error { return nil })
+	if !errors.As(err, &remote) || remote.Kind != requestplane.KindInvalidArgument || len(n.List()) != 0 {
+		t.Errorf("by a stranger: %v", err)
+	}
 	ctx, leave := context.WithCancel(t.Context())
 	states, held := make(chan cluster.ServiceState, 10), make(chan error, 1)
 	go func() {
@@ -329,7 +334,6 @@ func TestHold(t *testing.T) {
 	if err := n.Detach(t.Context(), n.List()[0].ID); err != nil {
 		t.Error(err)
 	}
-	var remote *requestplane.RemoteError
 	if err := <-held; !errors.As(err, &remote) || remote.Kind != requestplane.KindUnavailable {
 		t.Errorf("let go: %v", err)
 	}

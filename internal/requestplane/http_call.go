@@ -67,6 +67,7 @@ func (c *httpCall) serve() {
 		c.refuse(&RemoteError{Kind: KindInvalidArgument, Message: err.Error()})
 		return
 	}
+	req.Stranger = !c.wire.proved
 	e, refusal := reg.enter(req.Path)
 	if refusal != nil {
 		c.refuse(refusal)

@@ -251,6 +251,31 @@ func TestHTTPSilentStranger(t *testing.T) {
 	}
 }
 
+// Handlers know who has only shown the token.
+func TestHTTPStrangers(t *testing.T) {
+	checkLeaks(t)
+	s := listenHTTP(t, requestplane.ServerConfig{})
+	seen := make(chan bool, 1)
+	handle(t, s, "1/who", func(_ context.Context, r *requestplane.Request, _ func(any) error) error {
+		seen <- r.Stranger
+		return nil
+	})
+	if code, lines := post(t, browser(t, true), s.Addr()+"/1/who", "{}", "Authorization", bearer()); code != 200 || !<-seen {
+		t.Errorf("with the token: %d %q", code, lines)
+	}
+	c := requestplane.NewClient(requestplane.ClientConfig{Key: clusterKey})
+	defer c.Close()
+	stream, err := c.Call(t.Context(), s.Addr()+"/1/who", "r", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var item any
+	if err := stream.Recv(t.Context(), &item); !errors.Is(err, io.EOF) || <-seen {
+		t.Errorf("with the proof: %v", err)
+	}
+}
+
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()

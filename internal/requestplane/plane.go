@@ -22,6 +22,9 @@ type Request struct {
 	Path    string            // the endpoint path it was sent to
 	Headers map[string]string // may be nil
 	Body    []byte            // msgpack; the handler owns it
+	// Stranger says that the caller has shown the token for calls, and has not proved the
+	// cluster's secret: it may call endpoints, and not act as a node.
+	Stranger bool
 }
 
 // Decode decodes the msgpack body into v, a pointer. If the body does not fit v, the
