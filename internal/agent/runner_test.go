@@ -385,6 +385,7 @@ func TestChangesWhileLoading(t *testing.T) {
 	n.loads.set(func(l *loads) { l.gate = gate })
 	n.assign()
 	n.reaches(cluster.StateLoading)
+	patience.Until(t, "the load waits at the gate", func() bool { return n.loads.count() == 1 })
 	n.loads.set(func(l *loads) { l.gate = nil })
 	for range 5 {
 		n.assignAs("worker-2", func(a *cluster.Assignment) { a.DrainDeadline = time.Now() })
@@ -413,6 +414,7 @@ func TestDrainWhileLoading(t *testing.T) {
 	n.loads.set(func(l *loads) { l.gate = gate })
 	n.assign()
 	n.reaches(cluster.StateLoading)
+	patience.Until(t, "the load waits at the gate", func() bool { return n.loads.count() == 1 })
 	// A change that asks for nothing does not make it deaf for one that does.
 	n.loads.set(func(l *loads) { l.gate = nil })
 	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now() })
