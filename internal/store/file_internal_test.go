@@ -184,7 +184,12 @@ func TestFileWatchOverCompaction(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustPut(t, writer, "p/first", "", WithLease(lease.ID))
-			first, err := os.Stat(writer.log.path)
+			held, err := os.Open(writer.log.path) // so that no later file gets its number
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			first, err := held.Stat()
 			if err != nil {
 				t.Fatal(err)
 			}
