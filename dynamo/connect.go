@@ -131,12 +131,8 @@ func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, addrs []strin
 	}
 	id := dial.Identity{User: "dynamod", Secret: secret}
 	plumb := runtime.Config{Namespace: cfg.Namespace, LeaseTTL: cfg.LeaseTTL(), Worker: o.name, Log: o.log}
-	if cfg.Discovery.InKubernetes() {
-		plumb.Store, err = dial.Kubernetes(cfg.Kubernetes, false, o.log)
-	} else {
-		plumb.Store, err = dial.Store(cfg.Etcd.EtcdClient, cfg.NATS.NATSClient, addrs, id, o.log)
-	}
-	if err != nil {
+	stores := dial.Stores{Etcd: cfg.Etcd.EtcdClient, NATS: cfg.NATS.NATSClient, Kubernetes: cfg.Kubernetes}
+	if plumb.Store, err = dial.Store(stores, addrs, id, o.log); err != nil {
 		return err
 	}
 	r.back.Push("close the store", func(context.Context) error { return plumb.Store.Close() })

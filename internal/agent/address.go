@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dial"
 )
 
 // Ports of a node that advertises a host of its network, where none is configured: fixed
@@ -71,10 +72,7 @@ func (a *Agent) warnOfLoopback() {
 	if host, _, err := net.SplitHostPort(a.cfg.RequestPlane.Listen); err == nil && !onLoopback(host) {
 		return
 	}
-	for _, addr := range append(slices.Clone(a.stores.addrs), a.stores.natsURL) {
-		if strings.HasPrefix(addr, config.SchemeFile) || strings.HasPrefix(addr, config.SchemeBucket) {
-			continue
-		}
+	for _, addr := range append(slices.Clone(dial.Servers(a.stores.addrs, a.stores.natsURL)), a.stores.natsURL) {
 		if host := hostOf(addr); host != "" && !onLoopback(host) && !ofThisMachine(host) {
 			a.log.Warn("other nodes are told to reach this one at its loopback address, which they cannot: set --node-advertise-host",
 				"advertised", a.cfg.Node.AdvertiseHost, "cluster_at", host)

@@ -37,10 +37,8 @@ func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, erro
 	}
 	steps := []func(context.Context, *Agent, *undo.Stack) error{s.startEtcd, s.startNATS}
 	switch {
-	case a.cfg.Discovery.InFiles():
+	case a.cfg.Discovery.InFiles(), a.cfg.Discovery.InKubernetes():
 		steps[0] = s.openStore
-	case a.cfg.Discovery.InKubernetes():
-		steps[0] = s.openKubernetes
 	case a.cfg.Discovery.InNATS():
 		steps = []func(context.Context, *Agent, *undo.Stack) error{s.startNATS, s.openStore}
 	}
@@ -52,16 +50,16 @@ func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, erro
 	return s, s.remember(a)
 }
 
-// openStore opens the store in files, or in NATS.
+// openStore opens the store in files, in NATS or in the Kubernetes API.
 func (s *stores) openStore(ctx context.Context, a *Agent, back *undo.Stack) error {
 	addr, err := a.cfg.Discovery.Address(a.cluster.StoreDir())
 	if err != nil {
 		return err
 	}
 	s.addrs = []string{addr}
-	client := a.cfg.NATS.NATSClient
-	client.URL = s.natsURL
-	opened, err := dial.Store(config.EtcdClient{}, client, s.addrs, s.identity, a.log)
+	stores := dial.Stores{NATS: a.cfg.NATS.NATSClient, Kubernetes: a.cfg.Kubernetes, Agent: true}
+	stores.NATS.URL = s.natsURL
+	opened, err := dial.Store(stores, s.addrs, s.identity, a.log)
 	if err != nil {
 		return err
 	}
@@ -91,21 +89,6 @@ func (s *stores) remember(a *Agent) error {
 
 // inEmbeddedNATS reports whether the NATS in this process holds the state.
 func (s *stores) inEmbeddedNATS(a *Agent) bool { return s.nats != nil && a.cfg.Discovery.InNATS() }
-
-// openKubernetes opens the store in the Kubernetes API.
-func (s *stores) openKubernetes(ctx context.Context, a *Agent, back *undo.Stack) error {
-	s.addrs = []string{config.SchemeKubernetes + a.cfg.Kubernetes.Namespace}
-	k, err := dial.Kubernetes(a.cfg.Kubernetes, true, a.log)
-	if err != nil {
-		return err
-	}
-	back.Push("close the store", func(context.Context) error { return k.Close() })
-	if _, err := k.Ping(ctx); err != nil {
-		return fmt.Errorf("reach the Kubernetes API: %w", err)
-	}
-	s.store = k
-	return nil
-}
 
 func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) error {
 	cfg := a.cfg.Etcd

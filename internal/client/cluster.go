@@ -65,14 +65,9 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	c.Namespace = cmp.Or(c.Namespace, at.Namespace, cluster.DefaultNamespace)
 	secret, noSecret := Secret(cfg)
 	c.id = dial.Identity{User: "dynctl", Secret: secret}
-	if cfg.Discovery.InKubernetes() {
-		c.store, err = dial.Kubernetes(config.Kubernetes{KubernetesClient: cfg.Kubernetes}, false, log)
-	} else {
-		bucketAt := cfg.NATS
-		bucketAt.URL = c.nats
-		c.store, err = dial.Store(cfg.Etcd, bucketAt, c.addrs, c.id, log)
-	}
-	if err != nil {
+	stores := dial.Stores{Etcd: cfg.Etcd, NATS: cfg.NATS, Kubernetes: config.Kubernetes{KubernetesClient: cfg.Kubernetes}}
+	stores.NATS.URL = c.nats
+	if c.store, err = dial.Store(stores, c.addrs, c.id, log); err != nil {
 		if errors.Is(err, dial.ErrNoSecret) {
 			err = fmt.Errorf("%w: %w: %w", ErrUnreachable, err, noSecret)
 		}
@@ -98,24 +93,24 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 
 // Kinds of stores beside etcd, see [Cluster.StoreKind].
 const (
-	StoreFiles = "files"
-	StoreNATS  = "nats"
+	StoreFiles      = "files"
+	StoreNATS       = "nats"
+	StoreKubernetes = "kubernetes"
 )
 
 // StoreKind says what holds the cluster's state, and its directory or bucket. Both are empty
 // for etcd.
 func (c *Cluster) StoreKind() (kind, name string) {
-	if dir, ok := config.StoreDir(c.addrs); ok {
-		return StoreFiles, dir
-	}
-	if bucket, ok := config.StoreBucket(c.addrs); ok {
-		return StoreNATS, bucket
+	switch d, _ := config.DiscoveryAt(c.addrs); {
+	case d.InFiles():
+		return StoreFiles, d.Dir
+	case d.InNATS():
+		return StoreNATS, d.Bucket
+	case d.InKubernetes():
+		return StoreKubernetes, ""
 	}
 	return "", ""
 }
-
-// InKubernetes reports whether the Kubernetes API holds the cluster's state.
-func (c *Cluster) InKubernetes() bool { return c.cfg.Discovery.InKubernetes() }
 
 // Secret returns the secret of the cluster, or ErrNoSecret if this machine does not have
 // it.

@@ -36,8 +36,8 @@ type Snapshot struct {
 
 // Freshness says which stores answer, and since when the snapshot is out of date.
 type Freshness struct {
-	// Store is "files" or "bucket" where files or NATS hold the shared state. The fields of
-	// etcd are then theirs.
+	// Store is "files", "bucket" or "kubernetes" where files, NATS or the Kubernetes API hold
+	// the shared state. The fields of etcd are then theirs.
 	Store       string        `json:"store,omitempty"`
 	EtcdOK      bool          `json:"etcd_ok"`
 	EtcdRTT     time.Duration `json:"etcd_rtt_ns"`

@@ -173,7 +173,7 @@ func (c *Cluster) storeDir() string { return filepath.Join(c.dir, "store") }
 // OpenStore opens the cluster's store beside those of its nodes, until the test ends.
 func (c *Cluster) OpenStore() store.Store {
 	c.t.Helper()
-	s, err := dial.Store(config.EtcdClient{}, config.NATSClient{URL: c.NATSURL()}, c.storeAddrs(), dial.Identity{}, c.log)
+	s, err := dial.Store(dial.Stores{NATS: config.NATSClient{URL: c.NATSURL()}}, c.storeAddrs(), dial.Identity{}, c.log)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -44,11 +44,14 @@ func (d Discovery) InNATS() bool { return d.Backend == BackendNATS }
 // Elsewhere reports whether a directory is configured, which other machines may share.
 func (d Discovery) Elsewhere() bool { return d.InFiles() && d.Dir != "" }
 
-// Address returns the address of the store in NATS or in files. The default directory is used
-// where none is configured.
+// Address returns the address of a store that is not etcd. The default directory is used where
+// none is configured.
 func (d Discovery) Address(standard string) (string, error) {
-	if d.InNATS() {
+	switch {
+	case d.InNATS():
 		return SchemeBucket + d.Bucket, nil
+	case d.InKubernetes():
+		return SchemeKubernetes, nil
 	}
 	dir, err := filepath.Abs(cmp.Or(d.Dir, standard))
 	return SchemeFile + dir, err
@@ -78,6 +81,9 @@ func DiscoveryAt(addrs []string) (d Discovery, etcd []string) {
 	}
 	if bucket, ok := StoreBucket(addrs); ok {
 		return Discovery{Backend: BackendNATS, Bucket: bucket}, nil
+	}
+	if len(addrs) == 1 && strings.HasPrefix(addrs[0], SchemeKubernetes) {
+		return Discovery{Backend: BackendKubernetes}, nil
 	}
 	return Discovery{Backend: BackendEtcd}, addrs
 }

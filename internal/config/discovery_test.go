@@ -83,6 +83,7 @@ func TestDiscoveryAt(t *testing.T) {
 	}{
 		{[]string{"file:///shared"}, "file", 0},
 		{[]string{"bucket://mine"}, "nats", 0},
+		{[]string{"kubernetes://"}, "kubernetes", 0},
 		{[]string{"a:1", "b:1"}, "etcd", 2},
 		{[]string{"bucket://mine", "b:1"}, "etcd", 2},
 	} {

@@ -9,8 +9,8 @@ import (
 // BackendKubernetes is the value of [Discovery.Backend] for the Kubernetes API.
 const BackendKubernetes = "kubernetes"
 
-// SchemeKubernetes begins the address of a store in the Kubernetes API; its namespace
-// follows.
+// SchemeKubernetes is the address of the store in the Kubernetes API. The settings say where
+// that is.
 const SchemeKubernetes = "kubernetes://"
 
 // KubernetesClient says how the Kubernetes API is reached.

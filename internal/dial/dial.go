@@ -53,17 +53,31 @@ func (id Identity) files(wanted bool, files config.TLSFiles, log *slog.Logger) (
 	return f.TLS, nil
 }
 
+// Stores says how each kind of store is reached.
+type Stores struct {
+	Etcd       config.EtcdClient
+	NATS       config.NATSClient
+	Kubernetes config.Kubernetes
+	Agent      bool // the caller is a node, whose own lease is the first one
+}
+
 // Store returns the store at the given addresses, or etcd at the configured ones if there are
-// none. An address is that of an etcd server, a directory as file:///DIR, or a bucket of the
-// given NATS as bucket://NAME. The caller closes it.
-func Store(c config.EtcdClient, n config.NATSClient, addrs []string, id Identity, log *slog.Logger) (store.Store, error) {
-	if dir, ok := config.StoreDir(addrs); ok {
-		return store.NewFile(store.FileConfig{Dir: dir}, log)
+// none. An address is that of an etcd server, a directory as file:///DIR, a bucket of the
+// given NATS as bucket://NAME, or kubernetes:// with anything. The caller closes it.
+func Store(c Stores, addrs []string, id Identity, log *slog.Logger) (store.Store, error) {
+	switch d, etcd := config.DiscoveryAt(addrs); {
+	case d.InFiles():
+		return store.NewFile(store.FileConfig{Dir: d.Dir}, log)
+	case d.InKubernetes():
+		return kubernetes(c.Kubernetes, c.Agent, log)
+	case d.InNATS():
+		return inNATS(c.NATS, d.Bucket, id, log)
+	default:
+		return Etcd(c.Etcd, etcd, id, log)
 	}
-	bucket, ok := config.StoreBucket(addrs)
-	if !ok {
-		return Etcd(c, addrs, id, log)
-	}
+}
+
+func inNATS(n config.NATSClient, bucket string, id Identity, log *slog.Logger) (store.Store, error) {
 	if n.URL == "" {
 		return nil, errors.New("open the store in NATS: no server is configured")
 	}
@@ -75,15 +89,13 @@ func Store(c config.EtcdClient, n config.NATSClient, addrs []string, id Identity
 }
 
 // Servers returns the addresses of the servers behind those of a store: those of NATS if it
-// is a bucket, none if it is a directory.
+// is a bucket, none if it is a directory or the Kubernetes API.
 func Servers(addrs []string, natsURL string) []string {
-	if _, ok := config.StoreDir(addrs); ok {
-		return nil
-	}
-	if _, ok := config.StoreBucket(addrs); ok {
+	d, etcd := config.DiscoveryAt(addrs)
+	if d.InNATS() {
 		return strings.Split(natsURL, ",")
 	}
-	return addrs
+	return etcd
 }
 
 // Etcd returns a store on the given endpoints, or on the configured ones if there are

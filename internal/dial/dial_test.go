@@ -59,7 +59,7 @@ func TestEtcd(t *testing.T) {
 // The address of a store says what it is.
 func TestStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Store(config.EtcdClient{Endpoints: []string{closedPort(t)}}, config.NATSClient{}, []string{config.SchemeFile + dir}, Identity{}, quiet)
+	s, err := Store(Stores{Etcd: config.EtcdClient{Endpoints: []string{closedPort(t)}}}, []string{config.SchemeFile + dir}, Identity{}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestStore(t *testing.T) {
 	if _, err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	e, err := Store(config.EtcdClient{}, config.NATSClient{}, []string{closedPort(t)}, Identity{}, quiet)
+	e, err := Store(Stores{}, []string{closedPort(t)}, Identity{}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

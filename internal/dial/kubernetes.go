@@ -18,9 +18,8 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Kubernetes returns a store in the Kubernetes API. agent says that the caller is a node,
-// whose own lease is the first one. The caller closes the store.
-func Kubernetes(c config.Kubernetes, agent bool, log *slog.Logger) (store.Store, error) {
+// kubernetes returns a store in the Kubernetes API.
+func kubernetes(c config.Kubernetes, agent bool, log *slog.Logger) (store.Store, error) {
 	pod, err := podOf(c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Kubernetes returns an error: this program was built without Kubernetes.
-func Kubernetes(config.Kubernetes, bool, *slog.Logger) (store.Store, error) {
+// kubernetes returns an error: this program was built without Kubernetes.
+func kubernetes(config.Kubernetes, bool, *slog.Logger) (store.Store, error) {
 	_, err := access.Client(access.Config{})
 	return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestKubernetesNeedsTheTag(t *testing.T) {
-	if s, err := Kubernetes(config.Kubernetes{}, true, quiet); err == nil || s != nil || !strings.Contains(err.Error(), "build it with -tags kubernetes") {
+	if s, err := kubernetes(config.Kubernetes{}, true, quiet); err == nil || s != nil || !strings.Contains(err.Error(), "build it with -tags kubernetes") {
 		t.Errorf("got %v, %v", s, err)
 	}
 }

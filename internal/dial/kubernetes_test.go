@@ -48,7 +48,7 @@ func TestKubernetes(t *testing.T) {
 	path := kubeconfig(t, server.URL, "serving")
 	for namespace, want := range map[string]string{"": "serving", "other": "other"} {
 		for file, merged := range map[string]bool{path: false, filepath.Join(t.TempDir(), "missing") + string(os.PathListSeparator) + path: true} {
-			s, err := Kubernetes(config.Kubernetes{KubernetesClient: config.KubernetesClient{Kubeconfig: file, Namespace: namespace}}, false, quiet)
+			s, err := kubernetes(config.Kubernetes{KubernetesClient: config.KubernetesClient{Kubeconfig: file, Namespace: namespace}}, false, quiet)
 			if err != nil {
 				t.Fatalf("merged %t: %v", merged, err)
 			}
@@ -63,7 +63,7 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Kubernetes(config.Kubernetes{KubernetesClient: config.KubernetesClient{Kubeconfig: filepath.Join(t.TempDir(), "none")}}, false, quiet); err == nil {
+	if _, err := kubernetes(config.Kubernetes{KubernetesClient: config.KubernetesClient{Kubeconfig: filepath.Join(t.TempDir(), "none")}}, false, quiet); err == nil {
 		t.Error("a kubeconfig that does not exist is accepted")
 	}
 }

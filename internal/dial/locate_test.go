@@ -91,7 +91,7 @@ func TestLocateInNATS(t *testing.T) {
 	if _, err := Locate(config.EtcdClient{}, d, config.NATSClient{}, local); err == nil {
 		t.Error("found without a URL where nothing runs")
 	}
-	if _, err := Store(config.EtcdClient{}, config.NATSClient{}, e.Etcd, Identity{}, quiet); err == nil {
+	if _, err := Store(Stores{}, e.Etcd, Identity{}, quiet); err == nil {
 		t.Error("a bucket without a server")
 	}
 }

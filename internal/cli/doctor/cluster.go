@@ -77,11 +77,6 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 			f.Group, f.Name, f.TookMS = groupCluster, storeCheck, own[0].TookMS
 			own[0] = f
 		}
-		if c.InKubernetes() {
-			api := judge.Kubernetes(p.Etcd)
-			api.Group, api.Name, api.TookMS = groupCluster, storeCheck, own[0].TookMS
-			own[0] = api
-		}
 	})
 	wg.Go(func() { front = o.frontendFindings(ctx, v) })
 	wg.Wait()

@@ -16,11 +16,14 @@ import (
 // slow is from where on a round trip to a store deserves a look.
 const slow = 100 * time.Millisecond
 
-// Store judges the answer of a store in a directory, or in a bucket of NATS.
+// Store judges the answer of a store that is not etcd.
 func Store(r client.Reply, kind, name string) Finding {
 	what, look, faster := "files in "+name, "look at "+name+" and its file system", "a faster disk, or etcd"
-	if kind == client.StoreNATS {
+	switch kind {
+	case client.StoreNATS:
 		what, look, faster = "NATS, bucket "+name, "look at NATS", "a faster disk or network for NATS"
+	case client.StoreKubernetes:
+		what, look, faster = "the Kubernetes API", "look at the API server and at the rights of this user", "an API server with less load"
 	}
 	switch {
 	case r.Err != nil:
@@ -29,17 +32,6 @@ func Store(r client.Reply, kind, name string) Finding {
 		return poor(faster, "%s, answers in %s", what, human.Millis(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
 	}
 	return good("%s, answer in %.1f ms", what, human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
-}
-
-// Kubernetes judges the answer of the API server that holds the shared state.
-func Kubernetes(r client.Reply) Finding {
-	switch {
-	case r.Err != nil:
-		return Bad("look at the API server and at the rights of this user; serving goes on, changes wait", "%v", r.Err)
-	case r.RTT > slow:
-		return poor("an API server with less load", "the Kubernetes API answers in %s", human.Millis(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
-	}
-	return good("the Kubernetes API answers in %.1f ms", human.Milliseconds(r.RTT)).With("rtt_ms", human.Milliseconds(r.RTT))
 }
 
 // Etcd judges the answer of etcd.

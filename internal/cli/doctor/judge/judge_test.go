@@ -40,6 +40,8 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"broken files", Store(client.Reply{Err: errors.New("damaged")}, client.StoreFiles, "/d"), Fail, "damaged"},
 		{"bucket", Store(client.Reply{RTT: ms}, client.StoreNATS, "b"), OK, "NATS, bucket b, answer in 1.0 ms"},
 		{"slow bucket", Store(client.Reply{RTT: time.Second}, client.StoreNATS, "b"), Warn, "bucket b, answers in 1000 ms"},
+		{"Kubernetes", Store(client.Reply{RTT: ms}, client.StoreKubernetes, ""), OK, "the Kubernetes API, answer in 1.0 ms"},
+		{"denied by Kubernetes", Store(client.Reply{Err: errors.New("denied")}, client.StoreKubernetes, ""), Fail, "denied"},
 		{"slow etcd", Etcd(client.Reply{RTT: 250 * ms}), Warn, "answers in 250 ms"},
 		{"no NATS", NATS(nil), Warn, "no event plane is configured"},
 		{"NATS", NATS(&client.Reply{Err: errors.New("down")}), Fail, "down"},
