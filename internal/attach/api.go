@@ -2,17 +2,15 @@ package attach
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // Root is where the API begins, on the status server of a node.
@@ -50,12 +48,11 @@ func (s *Services) Register(mux *http.ServeMux, token string) {
 // or from this machine.
 func admit(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if host, _, err := net.SplitHostPort(r.RemoteAddr); r.TLS == nil && (err != nil || !net.ParseIP(host).IsLoopback()) {
+		if r.TLS == nil && !requestplane.FromLoopback(r) {
 			refuse(w, http.StatusForbidden, "services are attached from the node's own machine, or over TLS")
 			return
 		}
-		shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(shown), []byte(token)) != 1 {
+		if !requestplane.ShowsToken(r, token) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "no valid token: dynctl credentials --attach prints it")
 			return

@@ -202,7 +202,7 @@ func (s *attached) withdraw() {
 	defer cancel()
 	for _, e := range s.served {
 		if err := e.Leave(ctx); err != nil && s.ctx.Err() == nil { // the runtime keeps trying
-			s.log.Warn("attached service stays in discovery for now", "error", err)
+			s.log.Warn("attached service cannot leave discovery yet", "error", err)
 		}
 	}
 }

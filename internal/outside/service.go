@@ -32,16 +32,10 @@ type Service struct {
 }
 
 const (
-	typeJSON  = "application/json"
-	typeLines = "application/x-ndjson"
-
-	headerID = "X-Request-Id"
+	typeJSON = "application/json"
 	// maxReason is how much of an error text is kept, in bytes.
 	maxReason = 1 << 10
 )
-
-// traceHeaders are passed on to the service.
-var traceHeaders = []string{"traceparent", "tracestate", "baggage"}
 
 // NewService returns the service at a URL. ready may be empty.
 func NewService(at, ready string) (*Service, error) {
@@ -170,9 +164,9 @@ func (s *Service) ask(ctx context.Context, id string, headers map[string]string,
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", typeJSON)
 	}
-	req.Header.Set("Accept", typeJSON+", "+typeLines)
-	req.Header.Set(headerID, id)
-	for _, name := range traceHeaders {
+	req.Header.Set("Accept", typeJSON+", "+requestplane.TypeLines)
+	req.Header.Set(requestplane.HeaderID, id)
+	for _, name := range requestplane.TraceHeaders {
 		if v := headers[name]; v != "" {
 			req.Header.Set(name, v)
 		}
@@ -197,7 +191,7 @@ func (s *Service) read(resp *http.Response, take func(json.RawMessage) error) er
 	switch {
 	case resp.StatusCode == http.StatusNoContent:
 		return nil
-	case err == nil && kind == typeLines:
+	case err == nil && kind == requestplane.TypeLines:
 		return s.readLines(resp.Body, take)
 	case err == nil && kind == typeJSON:
 		doc, err := io.ReadAll(io.LimitReader(resp.Body, int64(s.limit)+1))
@@ -209,19 +203,7 @@ func (s *Service) read(resp *http.Response, take func(json.RawMessage) error) er
 		}
 		return take(doc)
 	}
-	return fmt.Errorf("answer of the service: its Content-Type is %q, neither %s nor %s", resp.Header.Get("Content-Type"), typeJSON, typeLines)
-}
-
-// answerLine is one line of a streamed answer. Exactly one field is set.
-type answerLine struct {
-	Item  json.RawMessage `json:"item"`
-	End   bool            `json:"end"`
-	Error *serviceError   `json:"error"`
-}
-
-type serviceError struct {
-	Kind    requestplane.Kind `json:"kind"`
-	Message string            `json:"message"`
+	return fmt.Errorf("answer of the service: its Content-Type is %q, neither %s nor %s", resp.Header.Get("Content-Type"), typeJSON, requestplane.TypeLines)
 }
 
 // kinds are the errors that a service may report; all others are internal.
@@ -229,7 +211,7 @@ var kinds = map[requestplane.Kind]bool{
 	requestplane.KindInvalidArgument: true, requestplane.KindOverloaded: true, requestplane.KindUnavailable: true, requestplane.KindCancelled: true,
 }
 
-func (e *serviceError) remote() error {
+func remote(e *requestplane.LineError) error {
 	kind := e.Kind
 	if !kinds[kind] {
 		kind = requestplane.KindInternal
@@ -249,12 +231,12 @@ func (s *Service) readLines(r io.Reader, take func(json.RawMessage) error) error
 		if len(text) == 0 {
 			continue
 		}
-		var line answerLine
+		var line requestplane.AnswerLine
 		switch err := json.Unmarshal(text, &line); {
 		case err != nil:
 			return fmt.Errorf("answer of the service: a line is no JSON: %w", err)
 		case line.Error != nil:
-			return line.Error.remote()
+			return remote(line.Error)
 		case line.End:
 			return nil
 		case line.Item == nil:
@@ -277,10 +259,10 @@ func (s *Service) readLines(r io.Reader, take func(json.RawMessage) error) error
 func refusal(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // what arrived
 	var said struct {
-		Error *serviceError `json:"error"`
+		Error *requestplane.LineError `json:"error"`
 	}
 	if json.Unmarshal(text, &said) == nil && said.Error != nil && kinds[said.Error.Kind] {
-		return said.Error.remote()
+		return remote(said.Error)
 	}
 	kind := requestplane.KindInternal
 	switch resp.StatusCode {

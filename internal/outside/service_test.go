@@ -50,18 +50,18 @@ func TestServiceAnswers(t *testing.T) {
 		"a document":             {200, "application/json; charset=utf-8", `{"a":1}`, []string{`{"a":1}`}, "", ""},
 		"a large number":         {200, typeJSON, `7587888160958627365`, []string{`7587888160958627365`}, "", ""},
 		"nothing":                {204, "", "", nil, "", ""},
-		"lines":                  {200, typeLines, "{\"item\":1}\n\n{\"item\":[\"x\"]}\n{\"end\":true}\n", []string{"1", `["x"]`}, "", ""},
-		"no item":                {200, typeLines, "{\"end\":true}", nil, "", ""},
-		"lines after the end":    {200, typeLines, "{\"end\":true}\n{\"item\":1}\n", nil, "", ""},
-		"broken off":             {200, typeLines, "{\"item\":1}\n", []string{"1"}, "it broke off", ""},
-		"a null":                 {200, typeLines, "{\"item\":null}\n{\"end\":true}\n", []string{"null"}, "", ""},
-		"another object":         {200, typeLines, "{\"items\":1}\n", nil, "a line has no", ""},
-		"no JSON in a line":      {200, typeLines, "item\n", nil, "a line is no JSON", ""},
+		"lines":                  {200, requestplane.TypeLines, "{\"item\":1}\n\n{\"item\":[\"x\"]}\n{\"end\":true}\n", []string{"1", `["x"]`}, "", ""},
+		"no item":                {200, requestplane.TypeLines, "{\"end\":true}", nil, "", ""},
+		"lines after the end":    {200, requestplane.TypeLines, "{\"end\":true}\n{\"item\":1}\n", nil, "", ""},
+		"broken off":             {200, requestplane.TypeLines, "{\"item\":1}\n", []string{"1"}, "it broke off", ""},
+		"a null":                 {200, requestplane.TypeLines, "{\"item\":null}\n{\"end\":true}\n", []string{"null"}, "", ""},
+		"another object":         {200, requestplane.TypeLines, "{\"items\":1}\n", nil, "a line has no", ""},
+		"no JSON in a line":      {200, requestplane.TypeLines, "item\n", nil, "a line is no JSON", ""},
 		"no JSON":                {200, typeJSON, "", nil, "body is no JSON", ""},
 		"two documents":          {200, typeJSON, "1 2", nil, "more than one value", ""},
 		"a page":                 {200, "text/html", "<p>", nil, "its Content-Type is", ""},
-		"an error in the middle": {200, typeLines, "{\"item\":1}\n{\"error\":{\"kind\":\"overloaded\",\"message\":\"full\"}}\n", []string{"1"}, "overloaded: full", requestplane.KindOverloaded},
-		"a kind of servers only": {200, typeLines, "{\"error\":{\"kind\":\"draining\",\"message\":\"x\"}}\n", nil, "internal: x", requestplane.KindInternal},
+		"an error in the middle": {200, requestplane.TypeLines, "{\"item\":1}\n{\"error\":{\"kind\":\"overloaded\",\"message\":\"full\"}}\n", []string{"1"}, "overloaded: full", requestplane.KindOverloaded},
+		"a kind of servers only": {200, requestplane.TypeLines, "{\"error\":{\"kind\":\"draining\",\"message\":\"x\"}}\n", nil, "internal: x", requestplane.KindInternal},
 		"refused":                {400, "text/plain", "no such field\n", nil, "400 Bad Request: no such field", requestplane.KindInvalidArgument},
 		"refused with a kind":    {500, typeJSON, `{"error":{"kind":"unavailable","message":"no disk"}}`, nil, "unavailable: no disk", requestplane.KindUnavailable},
 		"busy":                   {429, "", "", nil, "429", requestplane.KindOverloaded},
@@ -91,8 +91,8 @@ func TestServiceAnswers(t *testing.T) {
 
 func TestServiceLimitsAnswers(t *testing.T) {
 	for kind, body := range map[string]string{
-		typeJSON:  `"` + strings.Repeat("x", 100) + `"`,
-		typeLines: `{"item":"` + strings.Repeat("x", 100) + "\"}\n{\"end\":true}\n",
+		typeJSON:               `"` + strings.Repeat("x", 100) + `"`,
+		requestplane.TypeLines: `{"item":"` + strings.Repeat("x", 100) + "\"}\n{\"end\":true}\n",
 	} {
 		s := serviceAt(t, answers(200, kind, body))
 		take := func(any) error { return nil }
@@ -137,7 +137,7 @@ func TestServiceHearsOfTheEnd(t *testing.T) {
 		gone, asked := make(chan struct{}), make(chan struct{})
 		s := serviceAt(t, func(w http.ResponseWriter, r *http.Request) {
 			if begun {
-				w.Header().Set("Content-Type", typeLines)
+				w.Header().Set("Content-Type", requestplane.TypeLines)
 				_, _ = w.Write([]byte("{\"item\":1}\n"))
 				_ = http.NewResponseController(w).Flush()
 			}
@@ -223,7 +223,7 @@ func TestServiceGenerates(t *testing.T) {
 		"unknown":      {`{"item":{"token_ids":[99999]}}`, "", "no token 99999"},
 		"not a number": {`{"item":{"token_ids":[-1]}}`, "", "it has neither"},
 	} {
-		s := serviceAt(t, answers(200, typeLines, tc.body))
+		s := serviceAt(t, answers(200, requestplane.TypeLines, tc.body))
 		var got []uint32
 		err := s.Generate(t.Context(), &Prompt{ID: "r", Tokens: []uint32{1}, Tokenizer: known}, func(tokens ...uint32) error {
 			got = append(got, tokens...)

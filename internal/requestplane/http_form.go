@@ -17,6 +17,16 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
+// TypeLines is the media type of an answer in lines of JSON; see [AnswerLine].
+const TypeLines = "application/x-ndjson"
+
+// HeaderID is the HTTP header with the id of a request.
+const HeaderID = "X-Request-Id"
+
+// TraceHeaders are the headers of a request that also travel as HTTP headers, where proxies and
+// collectors of traces look for them.
+var TraceHeaders = []string{"traceparent", "tracestate", "baggage"}
+
 // headerTimeout is the HTTP header that limits a request in JSON, in milliseconds. Nodes
 // send theirs in the frame.
 const headerTimeout = "X-Request-Timeout-Ms"
@@ -38,7 +48,7 @@ func (f httpForm) answerType() string {
 	if f == frames {
 		return typeFrames
 	}
-	return typeLines
+	return TypeLines
 }
 
 func (f httpForm) writer(w io.Writer) io.Writer {
@@ -98,8 +108,8 @@ func (c *httpCall) readJSON(path string) (*Request, time.Duration, error) {
 	if err := c.rc.SetReadDeadline(noDeadline); err != nil {
 		return nil, 0, err
 	}
-	req := &Request{ID: c.r.Header.Get(headerID), Path: path, Headers: map[string]string{}}
-	for _, name := range outward {
+	req := &Request{ID: c.r.Header.Get(HeaderID), Path: path, Headers: map[string]string{}}
+	for _, name := range TraceHeaders {
 		if v := c.r.Header.Get(name); v != "" {
 			req.Headers[name] = v
 		}
@@ -124,14 +134,15 @@ func (c *httpCall) readJSON(path string) (*Request, time.Duration, error) {
 // {"error":{...}}.
 type lineWriter struct{ w io.Writer }
 
-// answerLine is one line. Exactly one field is set.
-type answerLine struct {
+// AnswerLine is one line of an answer in JSON. Exactly one field is set.
+type AnswerLine struct {
 	Item  json.RawMessage `json:"item,omitempty"`
 	End   bool            `json:"end,omitempty"`
-	Error *lineError      `json:"error,omitempty"`
+	Error *LineError      `json:"error,omitempty"`
 }
 
-type lineError struct {
+// LineError is how an answer in JSON failed.
+type LineError struct {
 	Kind    Kind   `json:"kind"`
 	Message string `json:"message"`
 	// RetrySafe says that no handler ran: to send the request again repeats no work.
@@ -158,19 +169,19 @@ func (l lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func lineOf(typ byte, payload []byte) (answerLine, error) {
+func lineOf(typ byte, payload []byte) (AnswerLine, error) {
 	switch typ {
 	case frameEnd:
-		return answerLine{End: true}, nil
+		return AnswerLine{End: true}, nil
 	case frameError:
 		e := decodeError(payload)
-		return answerLine{Error: &lineError{e.Kind, e.Message, NotStarted(e)}}, nil
+		return AnswerLine{Error: &LineError{e.Kind, e.Message, NotStarted(e)}}, nil
 	}
 	item, err := protocol.ToJSON(payload)
-	return answerLine{Item: item}, err
+	return AnswerLine{Item: item}, err
 }
 
-func appendLine(out []byte, line answerLine) ([]byte, error) {
+func appendLine(out []byte, line AnswerLine) ([]byte, error) {
 	b, err := json.Marshal(line)
 	return append(append(out, b...), '\n'), err
 }

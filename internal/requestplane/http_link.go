@@ -20,7 +20,6 @@ import (
 const (
 	typeFrames = "application/vnd.dynctl.frames" // between nodes: frames as on the tcp plane
 	typeJSON   = "application/json"
-	typeLines  = "application/x-ndjson"
 
 	// streamWindow is the number of bytes that the server may be ahead of a caller that
 	// does not read, as on the tcp plane.
@@ -28,13 +27,7 @@ const (
 	// connWindow is the same for all streams of a connection, so large that slow readers
 	// do not slow down others: ten thousand of them can fill their windows.
 	connWindow = 1 << 30
-
-	headerID = "X-Request-Id"
 )
-
-// outward are the headers of a request that also travel as HTTP headers, where proxies and
-// collectors of traces look for them.
-var outward = []string{"traceparent", "tracestate", "baggage"}
 
 // httpLink is a connection to a server that speaks HTTP/2.
 type httpLink struct {
@@ -124,9 +117,9 @@ func (l *httpLink) request(h requestHeader, frame []byte) *http.Request {
 		Body:   io.NopCloser(bytes.NewReader(frame)), ContentLength: int64(len(frame)),
 	}
 	if plainText(h.ID) {
-		req.Header.Set(headerID, h.ID)
+		req.Header.Set(HeaderID, h.ID)
 	}
-	for _, name := range outward {
+	for _, name := range TraceHeaders {
 		if v, ok := h.Headers[name]; ok && plainText(v) {
 			req.Header.Set(name, v)
 		}

@@ -28,11 +28,10 @@ func (s *HTTPServer) authorized(wire *httpWire, w http.ResponseWriter, r *http.R
 		http.Error(w, why, status)
 		return false
 	}
-	if !wire.secure && (s.cfg.TLS != nil || !onLoopback(r.RemoteAddr)) {
+	if !wire.secure && (s.cfg.TLS != nil || !FromLoopback(r)) {
 		return refuse(http.StatusForbidden, "a token is accepted only over TLS, or from this machine if the request plane has no TLS (request_plane.tls)")
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
+	if !ShowsToken(r, s.token) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return refuse(http.StatusUnauthorized, "no valid token of this cluster (dynctl credentials token)")
 	}
@@ -40,7 +39,15 @@ func (s *HTTPServer) authorized(wire *httpWire, w http.ResponseWriter, r *http.R
 	return true
 }
 
-func onLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
+// ShowsToken reports whether a request has the token: "Authorization: Bearer" with it.
+func ShowsToken(r *http.Request, token string) bool {
+	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && subtle.ConstantTimeCompare([]byte(shown), []byte(token)) == 1
+}
+
+// FromLoopback reports whether a request comes from this machine, where nobody reads it on
+// the way.
+func FromLoopback(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback()
 }
