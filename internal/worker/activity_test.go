@@ -86,7 +86,11 @@ func TestActivity(t *testing.T) {
 				out.BlocksDone, out.BytesDone = &none, &nothing
 			}
 			sameTransfers(t, there(0), out)
-			at := here(0)
+			var at cluster.Activity
+			eventually(t, "the decode worker hears that the transfer has begun", func() bool {
+				at = here(0)
+				return len(at.Transfers) == 1 && at.Transfers[0].State == cluster.TransferActive
+			})
 			sameTransfers(t, at, cluster.Transfer{RequestID: "r-1", Direction: cluster.TransferIn, Peer: "worker-1", Transport: "local", Kind: tc.kind, State: cluster.TransferActive, Blocks: blocks, Bytes: bytes})
 			at.Sequences[0].AgeMS = 0
 			if want := (cluster.Sequence{ID: "r-1~1", RequestID: "r-1", State: cluster.SequenceRemote, PromptTokens: promptTokens, Blocks: blocks}); len(at.Sequences) != 1 || at.SequencesTotal != 1 || at.Sequences[0] != want {
