@@ -76,7 +76,7 @@ func TestProgramsOnKubernetes(t *testing.T) {
 	if ws := p.workers(); len(ws) != 3 || slices.ContainsFunc(ws, func(w cluster.Worker) bool { return strings.HasPrefix(w.Node, "frontend-0") }) {
 		t.Errorf("workers: %+v", ws)
 	}
-	if out := p.must(0, "doctor"); !strings.Contains(out, "the Kubernetes API answers in") || strings.Contains(out, "etcd") {
+	if out := p.must(0, "doctor"); !strings.Contains(out, "the Kubernetes API, answer") || strings.Contains(out, "etcd") {
 		t.Errorf("doctor: %s", out)
 	}
 	var object kube.Worker
