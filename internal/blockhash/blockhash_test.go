@@ -56,3 +56,40 @@ func TestExtendAllocatesOnce(t *testing.T) {
 		t.Errorf("%v allocations for two lists of hashes", n)
 	}
 }
+
+// Blocks that differ in what stands in place of their tokens have different hashes, and
+// those before it, and without any, have the hashes of tokens alone.
+func TestMedia(t *testing.T) {
+	tokens := make([]uint32, 16) // of which many are placeholders
+	a, b := Key{1}, Key{15: 1}
+	hashes := func(media ...Media) Chain {
+		c := Chain{BlockSize: 4, Seed: 1337, Media: media}
+		c.Extend(tokens)
+		return c
+	}
+	cases := [][]Media{
+		nil,
+		{{4, 8, a}}, {{4, 8, b}}, {{4, 7, a}}, {{5, 8, a}}, // content and range
+		{{4, 6, a}, {6, 8, b}}, {{4, 6, b}, {6, 8, a}}, // order
+		{{4, 6, a}, {6, 8, a}},
+		{{4, 5, a}, {7, 8, a}}, {{4, 5, a}, {6, 7, a}}, // literal placeholders between
+	}
+	seen := map[uint64]int{}
+	plain := hashes()
+	for i, media := range cases {
+		c := hashes(media...)
+		if c.Seq[0] != plain.Seq[0] {
+			t.Errorf("%d: the block before has another hash", i)
+		}
+		if c.Local[2] != plain.Local[2] || (c.Seq[2] == plain.Seq[2]) != (i == 0) {
+			t.Errorf("%d: the block behind: local %x, sequence %x", i, c.Local[2], c.Seq[2])
+		}
+		if was, ok := seen[c.Local[1]]; ok {
+			t.Errorf("%v and %v have one hash", cases[was], media)
+		}
+		seen[c.Local[1]] = i
+	}
+	if long, short := hashes(Media{2, 10, a}), hashes(Media{2, 9, a}); long.Seq[1] != short.Seq[1] || long.Seq[2] == short.Seq[2] {
+		t.Error("a part over several blocks counts where it differs alone")
+	}
+}
