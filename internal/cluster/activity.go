@@ -50,6 +50,7 @@ const (
 	SequenceWaiting   SequenceState = "waiting"   // waits for admission
 	SequencePreempted SequenceState = "preempted" // lost its blocks to other sequences and waits for admission again
 	SequenceRemote    SequenceState = "remote"    // a prefill worker computes its KV
+	SequenceEncoding  SequenceState = "encoding"  // waits for the embeddings of images in its prompt
 	SequencePrefill   SequenceState = "prefill"   // this worker computes its prompt
 	SequenceDecode    SequenceState = "decode"    // this worker generates its output
 	SequenceMoving    SequenceState = "moving"    // paused while it moves to another worker

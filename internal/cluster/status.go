@@ -97,6 +97,7 @@ type WorkerStats struct {
 	PrefillTokens int `json:"prefill_tokens"`
 
 	RemoteWait  int `json:"remote_wait"` // decode: sequences whose KV comes from a prefill worker
+	EncodeWait  int `json:"encode_wait"` // sequences that wait for the embeddings of images
 	Moving      int `json:"moving"`      // sequences that are paused between two decode workers
 	MaxSeqs     int `json:"max_seqs"`    //
 	BlockSize   int `json:"block_size"`  // tokens

@@ -25,6 +25,9 @@ type BatchSeq struct {
 	// a prefill chunk.
 	Tokens []uint32
 	Start  int
+	// Rows, when not nil, has an entry for each token: its embedding, of
+	// [BackendInfo.Embedding] values, or nil for that of the token itself.
+	Rows [][]float32
 	// Blocks is the block table: Blocks[p/BlockSize] holds position p.
 	Blocks []int32
 	// Logits, when not nil, has VocabSize room and receives the logits that follow
@@ -75,6 +78,8 @@ type BackendInfo struct {
 	VocabSize  int    // rows of the output head; ids at or above TokenLimit are masked
 	TokenLimit int    // ids the tokenizer knows
 	MaxContext int    // positions
+	// Embedding is the number of values of [BatchSeq.Rows]; 0 if the backend takes none.
+	Embedding int
 	// TensorParallel is the number of ranks that share the heads of each layer, at least 1.
 	TensorParallel int
 	KV             kvlayout.Shape // of all ranks together

@@ -30,6 +30,14 @@ func (s *BatchSeq) check(info *BackendInfo, blocks int) error {
 	case s.Logits != nil && len(s.Logits) < info.VocabSize:
 		return fmt.Errorf("room for %d logits, need %d", len(s.Logits), info.VocabSize)
 	}
+	if s.Rows != nil && len(s.Rows) != len(s.Tokens) {
+		return fmt.Errorf("%d embeddings for %d tokens", len(s.Rows), len(s.Tokens))
+	}
+	for _, row := range s.Rows {
+		if row != nil && (info.Embedding == 0 || len(row) != info.Embedding) {
+			return fmt.Errorf("an embedding of %d values, the model takes %d", len(row), info.Embedding)
+		}
+	}
 	needed := (end + info.KV.BlockSize - 1) / info.KV.BlockSize
 	if len(s.Blocks) < needed {
 		return fmt.Errorf("block table has %d blocks, %d positions need %d", len(s.Blocks), end, needed)

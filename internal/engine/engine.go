@@ -36,8 +36,9 @@ type Engine struct {
 	pool    *BlockPool
 	seqs    map[string]*sequence
 	waiting fairqueue.Queue[*sequence]
+	encodes int            // sequences in seqEncoding
 	remote  int            // sequences in seqRemote
-	remotes map[string]int // the same for each tenant that has any
+	away    map[string]int // those in seqRemote and seqEncoding, for each tenant that has any
 	apart   int            // sequences in seqPaused, seqIncoming or seqParked
 	running []*sequence    // in order of admission, oldest first
 	batch   []BatchSeq
@@ -79,7 +80,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 		done:    make(chan struct{}),
 		pool:    NewBlockPool(cfg.NumBlocks, cfg.Sink),
 		seqs:    make(map[string]*sequence),
-		remotes: make(map[string]int),
+		away:    make(map[string]int),
 		pace:    pace{target: cfg.ITLTarget},
 
 		draftSeed: rand.Uint64(),
@@ -202,7 +203,8 @@ func (e *Engine) newSequence(r *Request) (*sequence, error) {
 		prompt: len(r.Tokens) - r.Generated,
 		given:  len(r.Tokens),
 		gen:    newGeneration(r, e.info.TokenLimit),
-		chain:  blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
+		chain:  e.chain(&r.Media),
+		embed:  r.Media.Embed,
 	}
 	if r.Constraint != nil {
 		if err := replay(r.Constraint, s.tokens[s.prompt:]); err != nil {
@@ -234,12 +236,21 @@ func (e *Engine) submitPrefill(ctx context.Context, r PrefillRequest) (*sequence
 	if err := e.validate(r.Tokens, 0); err != nil {
 		return nil, err
 	}
+	if err := r.Media.check(len(r.Tokens), &e.info); err != nil {
+		return nil, err
+	}
 	s := &sequence{
 		id: r.ID, tenant: r.Tenant, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
-		chain:   blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
+		chain:   e.chain(&r.Media),
+		embed:   r.Media.Embed,
 		prefill: &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
 	}
 	return s, e.enqueue(ctx, s)
+}
+
+// chain returns the chain of a sequence that has no hashes yet.
+func (e *Engine) chain(m *Media) blockhash.Chain {
+	return blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed, Media: m.Parts}
 }
 
 func (e *Engine) enqueue(ctx context.Context, s *sequence) error {

@@ -235,12 +235,12 @@ func (x *Export) ask(ctx context.Context, f func() exported) (exported, error) {
 func (x *Export) post(f func()) { x.e.post(f) }
 
 // GiveBack ends, with ErrDraining, the sequences that have no KV worth moving: those that
-// wait for admission or for a remote prefill. Their senders retry on another engine. It
+// wait for admission, embeddings or a remote prefill. Their senders retry on another engine. It
 // returns how many there were.
 func (e *Engine) GiveBack(ctx context.Context) (int, error) {
 	return ask(ctx, e, func() (n int) {
 		for _, s := range e.seqs {
-			if s.gen != nil && (s.state == seqWaiting || s.state == seqRemote) {
+			if s.gen != nil && (s.state == seqWaiting || s.state == seqRemote || s.state == seqEncoding) {
 				e.cancel(s, protocol.FinishError, ErrDraining)
 				e.count.MovedTotal++
 				n++

@@ -21,8 +21,13 @@ type holding struct {
 // countRemote counts a sequence that enters or leaves seqRemote.
 func (e *Engine) countRemote(s *sequence, d int) {
 	e.remote += d
-	if e.remotes[s.tenant] += d; e.remotes[s.tenant] == 0 {
-		delete(e.remotes, s.tenant)
+	e.countAway(s, d)
+}
+
+// countAway counts a sequence that holds a place and waits for something from elsewhere.
+func (e *Engine) countAway(s *sequence, d int) {
+	if e.away[s.tenant] += d; e.away[s.tenant] == 0 {
+		delete(e.away, s.tenant)
 	}
 }
 
@@ -95,7 +100,7 @@ func (e *Engine) holdings() map[string]*holding {
 			h.last = i
 		}
 	}
-	for tenant, n := range e.remotes {
+	for tenant, n := range e.away {
 		of(tenant).seqs += n
 	}
 	return held

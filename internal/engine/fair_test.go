@@ -336,8 +336,8 @@ func TestRemotePrefillsAreHeld(t *testing.T) {
 		t.Errorf("%d of a and %d of b run beside two of b that wait for KV, want 6 and 0", a, b)
 	}
 	d.countRemote(&sequence{tenant: "b"}, -2)
-	if len(d.remotes) != 0 || d.remote != 0 {
-		t.Errorf("left: %v", d.remotes)
+	if len(d.away) != 0 || d.remote != 0 {
+		t.Errorf("left: %v", d.away)
 	}
 }
 

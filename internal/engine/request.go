@@ -30,6 +30,7 @@ type Request struct {
 	// tenants.
 	Tenant string
 	Tokens []uint32 // the prompt, and what earlier attempts generated
+	Media  Media    // of the prompt
 	// Generated counts the last Tokens that are output of earlier attempts.
 	Generated int
 	Stop      protocol.StopConditions
@@ -61,6 +62,7 @@ type PrefillRequest struct {
 	ID     string
 	Tenant string // as in Request
 	Tokens []uint32
+	Media  Media
 	// Progress receives the number of leading tokens computed so far and the block table.
 	// A later call may have another table, which differs only in blocks that were not full.
 	// The first call comes at admission, when possibly nothing is computed yet. The
@@ -76,6 +78,12 @@ func (e *Engine) check(r *Request) error {
 	}
 	if err := e.validate(r.Tokens, min(least, r.Stop.MaxTokens)); err != nil {
 		return err
+	}
+	if err := r.Media.check(len(r.Tokens)-r.Generated, &e.info); err != nil {
+		return err
+	}
+	if r.Output.PromptLogprobs != nil && len(r.Media.Parts) > 0 {
+		return fmt.Errorf("%w: a prompt with images has no log probabilities", ErrBadRequest)
 	}
 	for _, n := range []*int{r.Output.Logprobs, r.Output.PromptLogprobs} {
 		if n != nil && (*n < 0 || *n > protocol.MaxLogprobs) {

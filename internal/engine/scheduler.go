@@ -110,7 +110,7 @@ func (e *Engine) admit() (progress bool) {
 }
 
 // slots returns how many sequences hold a place in the batch or will soon.
-func (e *Engine) slots() int { return len(e.running) + e.remote + e.apart }
+func (e *Engine) slots() int { return len(e.running) + e.remote + e.encodes + e.apart }
 
 // headroom returns how many blocks admission leaves free. Running sequences can then grow
 // for a while without preempting the newcomer at once.
@@ -131,7 +131,7 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 	}
 	if s.prefill != nil {
 		e.run(s)
-		if s.pending() == 0 {
+		if s.state == seqRunning && s.pending() == 0 {
 			e.hold(s)
 		}
 		return
@@ -148,7 +148,11 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 	e.run(s)
 }
 
+// run has a sequence with blocks take part in steps, once it has its embeddings.
 func (e *Engine) run(s *sequence) {
+	if e.awaitEmbeddings(s) {
+		return
+	}
 	s.state = seqRunning
 	e.running = append(e.running, s)
 	if s.prefill != nil && s.prefill.progress != nil {
@@ -178,7 +182,7 @@ func (e *Engine) assemble() {
 }
 
 func (e *Engine) add(s *sequence, n int) {
-	b := BatchSeq{Tokens: s.tokens[s.computed : s.computed+n], Start: s.computed, Blocks: s.blocks}
+	b := BatchSeq{Tokens: s.tokens[s.computed : s.computed+n], Start: s.computed, Blocks: s.blocks, Rows: s.rowsOf(s.computed, n)}
 	if s.gen != nil && s.computed+n == len(s.tokens) {
 		if b.Choice = e.choice(s); b.Choice == nil {
 			b.Logits = s.gen.room(e.info.VocabSize)
@@ -249,7 +253,9 @@ func (e *Engine) preempt(s *sequence) {
 
 // advance notes that n more tokens of s are computed.
 func (e *Engine) advance(s *sequence, n int) {
-	s.computed += n
+	if s.computed += n; s.computed >= len(s.rows) {
+		s.rows = nil
+	}
 	e.count.ComputedTotal += uint64(n)
 	e.registerComputed(s)
 	switch {
@@ -347,6 +353,9 @@ func (e *Engine) cancel(s *sequence, reason protocol.FinishReason, err error) {
 		case seqWaiting:
 			e.waiting.Remove(s.place)
 			s.place = nil
+		case seqEncoding:
+			e.countEncoding(s, -1)
+			s.stopEmbedding(err)
 		case seqRunning:
 			e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
 		case seqPaused:

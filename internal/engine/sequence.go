@@ -16,6 +16,7 @@ type seqState uint8
 const (
 	seqWaiting  seqState = iota // waits for admission
 	seqRemote                   // holds blocks that a remote worker fills
+	seqEncoding                 // holds its blocks and waits for embeddings of its prompt
 	seqRunning                  // takes part in steps
 	seqPaused                   // holds its blocks, being moved to another engine
 	seqIncoming                 // holds blocks into which another engine's KV is written
@@ -40,6 +41,12 @@ type sequence struct {
 	chunkStep     uint64                      // number of the last step with a chunk of it, or one that it waits for
 	counted       bool                        // prompt tokens are counted once, also after a preemption
 	cached        int                         // tokens found in the prefix cache when it was admitted first
+
+	// embed gives the embeddings of chain.Media. rows has those that are here and not
+	// computed yet, by position, with nil for text; it ends with the last part.
+	embed         func(context.Context, []blockhash.Media) ([][][]float32, error)
+	rows          [][]float32
+	stopEmbedding context.CancelCauseFunc // while seqEncoding
 
 	arrived, admitted time.Time
 
@@ -120,6 +127,8 @@ func (s *sequence) phase() cluster.SequenceState {
 		return cluster.SequenceWaiting
 	case seqRemote:
 		return cluster.SequenceRemote
+	case seqEncoding:
+		return cluster.SequenceEncoding
 	case seqRunning:
 		if s.gen == nil || s.pending() > 1 {
 			return cluster.SequencePrefill

@@ -20,7 +20,7 @@ func (e *Engine) currentStats() cluster.WorkerStats {
 	st := e.count
 	c := e.pool.Counts()
 	st.Running, st.Waiting, st.RemoteWait = len(e.running), e.waiting.Len(), e.remote
-	st.Moving = e.apart
+	st.EncodeWait, st.Moving = e.encodes, e.apart
 	for _, s := range e.running {
 		if n := s.pending(); n > 1 {
 			st.Prefilling, st.PrefillTokens = st.Prefilling+1, st.PrefillTokens+n

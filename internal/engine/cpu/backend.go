@@ -72,6 +72,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 			VocabSize:      c.Vocab,
 			TokenLimit:     w.model.TokenLimit(),
 			MaxContext:     maxContext,
+			Embedding:      c.Hidden,
 			TensorParallel: tensorParallel,
 			KV: kvlayout.Shape{
 				Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim,

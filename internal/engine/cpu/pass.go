@@ -13,6 +13,7 @@ const passTokens = 512
 // token is one new token of a pass.
 type token struct {
 	id       uint32
+	row      []float32 // its embedding; nil for that of id
 	position int
 	block    int32 // block that receives its K and V
 	slot     int   // token in the block
@@ -63,7 +64,11 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bo
 		p.addTiles(s, c.offset, n, group)
 		for _, id := range s.Tokens[c.offset : c.offset+n] {
 			position := s.Start + c.offset
-			p.tokens = append(p.tokens, token{id, position, s.Blocks[position/blockSize], position % blockSize})
+			var row []float32
+			if s.Rows != nil {
+				row = s.Rows[c.offset]
+			}
+			p.tokens = append(p.tokens, token{id, row, position, s.Blocks[position/blockSize], position % blockSize})
 			c.offset++
 		}
 		if c.offset == len(s.Tokens) {

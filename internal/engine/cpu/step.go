@@ -217,6 +217,13 @@ func (s *step) embedItem(l *lane, item int) {
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
 		x := p.x[t]
+		for i, r := range s.b.ropes {
+			angles(p.cos[i][t], p.sin[i][t], r.invFreq, p.tokens[t].position, r.factor)
+		}
+		if row := p.tokens[t].row; row != nil { // as the encoder made it: no scale
+			copy(x, row)
+			continue
+		}
 		if row := w.embed.widen(x, int(p.tokens[t].id)); &row[0] != &x[0] {
 			copy(x, row)
 		}
@@ -224,9 +231,6 @@ func (s *step) embedItem(l *lane, item int) {
 			for i := range x {
 				x[i] *= w.embedScale
 			}
-		}
-		for i, r := range s.b.ropes {
-			angles(p.cos[i][t], p.sin[i][t], r.invFreq, p.tokens[t].position, r.factor)
 		}
 	}
 }

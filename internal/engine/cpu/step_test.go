@@ -39,6 +39,8 @@ func TestStepRefuses(t *testing.T) {
 		{"no table", engine.BatchSeq{Tokens: []uint32{1}}, "need 1"},
 		{"block past the pool", engine.BatchSeq{Tokens: []uint32{1}, Blocks: []int32{4}}, "not in the pool of 4"},
 		{"negative block", engine.BatchSeq{Tokens: []uint32{1}, Blocks: []int32{-1}}, "not in the pool"},
+		{"rows of other tokens", engine.BatchSeq{Tokens: []uint32{1}, Rows: make([][]float32, 2), Blocks: table(0, 4)}, "2 embeddings for 1 tokens"},
+		{"narrow row", engine.BatchSeq{Tokens: []uint32{1}, Rows: [][]float32{{1, 2}}, Blocks: table(0, 4)}, "an embedding of 2 values"},
 		{"no room for logits", engine.BatchSeq{Tokens: []uint32{1}, Blocks: table(0, 4), Logits: make([]float32, vocab-1)}, "room for"},
 	}
 	for _, tt := range tests {
@@ -103,7 +105,7 @@ func TestInfo(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Spec{Vocab: 5000, ContextLen: 128})
 	r := newRig(t, m, 2, 1, Options{BlockSize: 16, KVDType: "bf16", MaxContext: 100})
 	want := engine.BackendInfo{
-		Device: "cpu:0", DeviceName: "cpu 2c", VocabSize: 5000, TokenLimit: m.TokenLimit(), MaxContext: 100, TensorParallel: 1,
+		Device: "cpu:0", DeviceName: "cpu 2c", VocabSize: 5000, TokenLimit: m.TokenLimit(), MaxContext: 100, Embedding: 64, TensorParallel: 1,
 		KV: kvlayout.Shape{Layers: 2, KVHeads: 4, HeadDim: 16, BlockSize: 16, DType: "bf16"},
 	}
 	if got := r.Info(); got != want {

@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
@@ -80,7 +81,7 @@ func New(o Options) *Backend {
 func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
-		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, TensorParallel: b.opts.TensorParallel,
+		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, Embedding: EmbeddingSize, TensorParallel: b.opts.TensorParallel,
 		KV: kvlayout.Shape{Layers: 1, KVHeads: b.opts.KVHeads, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
@@ -116,6 +117,9 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 	defer func() { b.busy = time.Since(begin) - waited }()
 	for _, s := range batch {
 		for i, t := range s.Tokens {
+			if s.Rows != nil && s.Rows[i] != nil {
+				t = TokenOf(s.Rows[i])
+			}
 			if err := b.store(s.Blocks, s.Start+i, t); err != nil {
 				return err
 			}
@@ -242,6 +246,18 @@ func (b *Backend) fold(table []int32, n int) uint64 {
 
 // Close implements engine.Backend.
 func (b *Backend) Close() error { return nil }
+
+// EmbeddingSize is the number of values of an embedding.
+const EmbeddingSize = 4
+
+// TokenOf returns the token, outside of any vocabulary, for which an embedding counts.
+func TokenOf(row []float32) uint32 {
+	h := foldStart
+	for i, v := range row {
+		h = foldNext(h, math.Float32bits(v), uint32(i))
+	}
+	return uint32(h) | 1<<31
+}
 
 const foldStart uint64 = 0x9e3779b97f4a7c15
 

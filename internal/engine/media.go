@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/blockhash"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Media are the parts of a prompt whose positions hold embeddings in place of those of
+// tokens, in order and apart from each other. The tokens there are placeholders within the
+// vocabulary, which count for nothing but penalties. The zero value is a prompt of text.
+type Media struct {
+	Parts []blockhash.Media
+	// Embed returns the embeddings of some of the parts: for each part a row for each of its
+	// positions, of [BackendInfo.Embedding] values. The engine asks for parts that are not
+	// computed yet, once the sequence has its blocks, on a goroutine of its own. It may ask
+	// again after a preemption. ctx ends when the request does.
+	Embed func(ctx context.Context, parts []blockhash.Media) ([][][]float32, error)
+}
+
+// ErrEmbeddings ends a sequence whose embeddings cannot be had, or do not fit the model.
+var ErrEmbeddings = errors.New("no embeddings")
+
+// check returns an error unless the parts lie in a prompt of n tokens, in order.
+func (m *Media) check(n int, info *BackendInfo) error {
+	if len(m.Parts) == 0 {
+		return nil
+	}
+	switch {
+	case info.Embedding == 0:
+		return fmt.Errorf("%w: this model takes nothing but text", ErrBadRequest)
+	case m.Embed == nil:
+		return fmt.Errorf("%w: nothing gives the embeddings", ErrBadRequest)
+	}
+	at := 0
+	for i, p := range m.Parts {
+		if p.Start < at || p.End <= p.Start || p.End > n {
+			return fmt.Errorf("%w: part %d stands at positions %d to %d, after %d of a prompt of %d", ErrBadRequest, i, p.Start, p.End, at, n)
+		}
+		at = p.End
+	}
+	return nil
+}
+
+// missing returns the parts that are to be computed and whose embeddings are not here.
+func (s *sequence) missing() (parts []blockhash.Media) {
+	for _, p := range s.chain.Media {
+		if p.End > s.computed && (s.rows == nil || s.rows[p.Start] == nil) {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// awaitEmbeddings has a sequence that holds its blocks wait for embeddings if it needs any.
+// It joins the batch when they are here.
+func (e *Engine) awaitEmbeddings(s *sequence) bool {
+	parts := s.missing()
+	if len(parts) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s.state, s.stopEmbedding = seqEncoding, cancel
+	e.countEncoding(s, 1)
+	if e.stepped() {
+		rows, err := s.embed(ctx, parts)
+		e.embedded(s, parts, rows, err)
+		return true
+	}
+	e.wg.Add(1)
+	go func() {
+		defer e.wg.Done()
+		defer cancel(nil)
+		rows, err := s.embed(ctx, parts)
+		e.post(func() { e.embedded(s, parts, rows, err) })
+	}()
+	return true
+}
+
+// countEncoding counts a sequence that enters or leaves seqEncoding.
+func (e *Engine) countEncoding(s *sequence, d int) {
+	e.encodes += d
+	e.countAway(s, d)
+}
+
+// embedded takes the embeddings of some parts, unless the sequence has ended.
+func (e *Engine) embedded(s *sequence, parts []blockhash.Media, rows [][][]float32, err error) {
+	if s.state != seqEncoding {
+		return
+	}
+	if err == nil {
+		err = s.putRows(parts, rows, e.info.Embedding)
+	}
+	if err != nil {
+		e.cancel(s, protocol.FinishError, fmt.Errorf("%w: %w", ErrEmbeddings, err))
+		return
+	}
+	e.countEncoding(s, -1)
+	s.stopEmbedding = nil
+	e.run(s)
+}
+
+// putRows puts embeddings in their positions.
+func (s *sequence) putRows(parts []blockhash.Media, rows [][][]float32, width int) error {
+	if len(rows) != len(parts) {
+		return fmt.Errorf("%d came for %d parts", len(rows), len(parts))
+	}
+	if s.rows == nil {
+		s.rows = make([][]float32, s.chain.Media[len(s.chain.Media)-1].End)
+	}
+	for i, p := range parts {
+		if len(rows[i]) != p.End-p.Start {
+			return fmt.Errorf("part %d has %d rows, %d stand in the prompt", i, len(rows[i]), p.End-p.Start)
+		}
+		for j, row := range rows[i] {
+			if len(row) != width {
+				return fmt.Errorf("part %d has rows of %d values, the model's are %d", i, len(row), width)
+			}
+			s.rows[p.Start+j] = row
+		}
+	}
+	return nil
+}
+
+// rowsOf returns the rows of the n tokens from start on, nil if all are text.
+func (s *sequence) rowsOf(start, n int) [][]float32 {
+	if start >= len(s.rows) {
+		return nil
+	}
+	rows := s.rows[start:min(start+n, len(s.rows))]
+	for _, row := range rows {
+		if row != nil {
+			return append(rows[:len(rows):len(rows)], make([][]float32, n-len(rows))...)
+		}
+	}
+	return nil
+}
