@@ -46,6 +46,9 @@ func local(tokens []uint32, seed uint64, media []Media, first int) uint64 {
 // content, another way to prepare it or another number of rows, has another key.
 type Key [16]byte
 
+// IsZero reports whether k names nothing.
+func (k Key) IsZero() bool { return k == Key{} }
+
 // Media says that the positions [Start, End) of a sequence hold the embeddings named by Key
 // in place of those of tokens.
 type Media struct {

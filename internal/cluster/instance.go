@@ -120,6 +120,7 @@ const (
 
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
 	EndpointHandover   = "handover"        // decode: take over a sequence of another decode worker
+	EndpointMedia      = "media"           // frontend: content of a request in flight
 	EndpointPrefill    = "prefill"         // prefill: announces a queue consumer; also direct prefill
 	EndpointBootstrap  = "bootstrap"       // prefill: decode workers join the rooms of background prefills
 	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model

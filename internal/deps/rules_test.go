@@ -20,7 +20,7 @@ var onlyRules = []only{
 	{"config", []string{"cluster"}, "settings know nouns, not parts; cluster owns the default namespace and the rules of names"},
 	{"topofile", []string{"cluster", "config", "chat/parse"}, "a file and what it declares: pure; settings and formats of tool calls are described where they belong"},
 	{"blockhash", nil, "a pure function that workers and routers must agree on"},
-	{"protocol", []string{"cluster"}, "messages are nouns with an encoding"},
+	{"protocol", []string{"blockhash", "cluster"}, "messages are nouns with an encoding"},
 	{"tokenizer", nil, "pure: knows nothing of serving"},
 	{"jsonscan", nil, "pure: a text in, its parts out"},
 	{"jinja", []string{"jsonscan"}, "pure: knows nothing of serving"},

@@ -21,6 +21,7 @@ import (
 var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
+	MediaRequest{}, MediaChunk{}, EncodeRequest{}, EncodeReply{},
 	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, KVEventsRequest{}, KVEventsPage{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, KVIndexRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
 	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.KVPosition{}, cluster.KVIndex{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
 }
@@ -50,6 +51,18 @@ func random(r *rand.Rand, v reflect.Value, zero int) {
 		random(r, v.Elem(), zero)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1+r.IntN(40), 50))
+		for i := range v.Len() {
+			random(r, v.Index(i), zero)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range 1 + r.IntN(5) {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			random(r, key, zero)
+			random(r, value, zero)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.Array:
 		for i := range v.Len() {
 			random(r, v.Index(i), zero)
 		}
@@ -108,6 +121,16 @@ func equal(a, b reflect.Value) bool {
 		}
 		for i := range a.Len() {
 			if !equal(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for _, key := range a.MapKeys() {
+			if v := b.MapIndex(key); !v.IsValid() || !equal(a.MapIndex(key), v) {
 				return false
 			}
 		}

@@ -12,6 +12,8 @@ type PreprocessedRequest struct {
 	Model    string   `json:"model"`
 	ModelSum string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
 	TokenIDs []uint32 `json:"token_ids"`
+	// Media are the images of the prompt, in order of position.
+	Media []MediaPart `json:"media,omitempty"`
 	// Generated counts how many of the last TokenIDs were generated before the request
 	// was migrated. They count as output for sampling positions and limits.
 	Generated  int             `json:"generated"`
@@ -105,6 +107,8 @@ type Timing struct {
 	QueueNS      int64      `json:"queue_ns"`   // waiting for admission
 	PrefillNS    int64      `json:"prefill_ns"` // admission to first token
 	CachedTokens int        `json:"cached_tokens"`
+	// Encoded is about the images of the prompt.
+	Encoded Encoded `json:"encoded,omitzero"`
 }
 
 // Usage counts the tokens of one request.
@@ -122,6 +126,8 @@ type RemotePrefillRequest struct {
 	Attempt   int      `json:"attempt"`
 	ModelSum  string   `json:"mdc_sum"`
 	TokenIDs  []uint32 `json:"prompt_token_ids"` // without the last prompt token: decode computes it
+	// Media are the images of the prompt, as in PreprocessedRequest.
+	Media []MediaPart `json:"media,omitempty"`
 	// EngineID names the decode worker's NIXL agent; Worker is its human name.
 	EngineID string `json:"engine_id"`
 	Worker   string `json:"worker"`
@@ -149,8 +155,8 @@ const (
 	PrefillStarted PrefillPhase = "started" // a prefill worker has started
 	PrefillDone    PrefillPhase = "done"    // all KV is in place
 	PrefillFailed  PrefillPhase = "failed"  // this attempt failed
-	// PrefillRead is sent by the decode worker. It has read the held KV behind Ticket, or
-	// does not need it, and will not read again.
+	// PrefillRead is sent by the reader of held KV or of embeddings behind Ticket. It has
+	// read them, or does not need them, and will not read again.
 	PrefillRead PrefillPhase = "read"
 )
 
@@ -173,4 +179,6 @@ type PrefillNotice struct {
 	ExposedNS int64  `json:"exposed_ns"`
 	Bytes     int64  `json:"bytes"`
 	Transport string `json:"transport"` // by which they were moved
+	// Encoded is about the images of the prompt; done.
+	Encoded Encoded `json:"encoded,omitzero"`
 }

@@ -1,0 +1,131 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/blockhash"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// MediaKind says what the content of a part of a prompt is.
+type MediaKind string
+
+// The kinds of content.
+const (
+	// MediaImage is an image file, which a vision tower turns into embeddings.
+	MediaImage MediaKind = "image"
+	// MediaEmbeddings is a file of embeddings, computed elsewhere.
+	MediaEmbeddings MediaKind = "embeddings"
+)
+
+// MediaPart is content that stands in a prompt as Rows placeholders from position Start on.
+type MediaPart struct {
+	Start int `json:"start"`
+	Rows  int `json:"rows"`
+	// Key identifies the embeddings: whoever has some under it need not compute them.
+	Key  blockhash.Key `json:"key"`
+	Kind MediaKind     `json:"kind"`
+	// Source has the content.
+	Source MediaSource `json:"source"`
+}
+
+// MediaSource says where content is: in the memory of a frontend, until the request ends.
+type MediaSource struct {
+	Frontend cluster.InstanceID `json:"frontend"`
+	ID       string             `json:"id"`
+	Size     int64              `json:"size"` // bytes
+}
+
+// Span returns where the part lies in the prompt, and its key.
+func (p *MediaPart) Span() blockhash.Media {
+	return blockhash.Media{Start: p.Start, End: p.Start + p.Rows, Key: p.Key}
+}
+
+// Spans returns those of all parts.
+func Spans(parts []MediaPart) []blockhash.Media {
+	if len(parts) == 0 {
+		return nil
+	}
+	spans := make([]blockhash.Media, len(parts))
+	for i := range parts {
+		spans[i] = parts[i].Span()
+	}
+	return spans
+}
+
+// MediaRequest asks a frontend for content by its id.
+type MediaRequest struct {
+	ID string `json:"id"`
+}
+
+// MediaChunk is a piece of content, in order.
+type MediaChunk struct {
+	Data []byte `json:"data"`
+}
+
+// EncodeRequest asks an encode worker for the embeddings of one part.
+type EncodeRequest struct {
+	RequestID string    `json:"request_id"`
+	ModelSum  string    `json:"mdc_sum"`
+	Part      MediaPart `json:"part"`
+	// EngineID names the NIXL agent that will read the embeddings, Worker its worker.
+	EngineID string    `json:"engine_id"`
+	Worker   string    `json:"worker"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// EncodeReply says where embeddings can be read until the deadline of the request. The field
+// names are those of Dynamo's encode workers.
+type EncodeReply struct {
+	Readable Readable `json:"nixl_readable_metadata"`
+	Shape    []int    `json:"embeddings_shape"` // rows, values in a row
+	DType    string   `json:"embeddings_dtype"` // DTypeFloat32
+	// Auxiliary are small tensors that belong to the embeddings.
+	Auxiliary map[string]Tensor `json:"auxiliary_data,omitempty"`
+	Worker    string            `json:"worker"` // the encode worker
+	EncodeNS  int64             `json:"encode_ns"`
+	Cached    bool              `json:"cached"` // they were computed before
+}
+
+// DTypeFloat32 is the type of embeddings that encode workers compute.
+const DTypeFloat32 = "torch.float32"
+
+// ReadOperation is Readable.Operation of memory that is to be read.
+const ReadOperation = 1
+
+// Readable describes memory that a peer may read once.
+type Readable struct {
+	Descriptors []MemoryDescriptor `json:"descriptors"`
+	EngineID    string             `json:"engine_id"` // NIXL agent; its metadata is in the store
+	// Key is the ticket for the read, and names it in the notification that ends it.
+	Key       string `json:"notification_key"`
+	Operation int    `json:"operation_kind"`
+}
+
+// MemoryDescriptor is a piece of memory of an agent.
+type MemoryDescriptor struct {
+	Device string `json:"device"` // "cpu"
+	Addr   uint64 `json:"ptr"`
+	Size   uint64 `json:"size"` // bytes
+}
+
+// Tensor is a small tensor.
+type Tensor struct {
+	Data  []float64 `json:"data"`
+	Shape []int     `json:"shape"`
+	DType string    `json:"dtype"` // "torch.int64"
+}
+
+// Encoded says how the embeddings of a prompt came to a worker; the zero value means that
+// there were none.
+type Encoded struct {
+	Parts  int   `json:"parts,omitempty"`
+	Cached int   `json:"cached,omitempty"` // of these, how many nobody had to compute
+	NS     int64 `json:"ns,omitempty"`     // until all were here
+	MoveNS int64 `json:"move_ns,omitempty"`
+	Bytes  int64 `json:"bytes,omitempty"` // that were moved here
+	// By names the workers that encoded.
+	By []string `json:"by,omitempty"`
+	// Why says why this worker encoded itself.
+	Why string `json:"why,omitempty"`
+}
