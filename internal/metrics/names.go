@@ -96,6 +96,8 @@ const (
 	ComponentKVTransferBytes    = PrefixComponent + "kv_transfer_bytes_total"
 	ComponentKVTransferTime     = PrefixComponent + "kv_transfer_duration_seconds"
 	ComponentKVTransferExposed  = PrefixComponent + "kv_transfer_exposed_seconds"
+	ComponentImages             = PrefixComponent + "images_total"
+	ComponentEncodeTime         = PrefixComponent + "encode_seconds"
 	ComponentHolds              = PrefixComponent + "kv_holds_total"
 	ComponentHoldTime           = PrefixComponent + "kv_hold_seconds"
 	ComponentRooms              = PrefixComponent + "bootstrap_rooms_total"

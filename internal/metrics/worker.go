@@ -65,6 +65,8 @@ type Worker struct {
 	transferExposed                 *HistogramVec
 	holds, rooms                    *CounterVec
 	holdTime                        *HistogramVec
+	images                          *CounterVec
+	encodeTime                      Observer
 	handovers                       handoverMetrics
 	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
@@ -125,6 +127,8 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		holds:           r.counter(ComponentHolds, "Total number of prompts whose KV was held for a reader, by how that ended", with(LabelOutcome)...),
 		holdTime:        r.histogram(ComponentHoldTime, "Time that the KV of a prompt was held for a reader, in seconds", waitBuckets(), with(LabelOutcome)...),
 		rooms:           r.counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
+		images:          r.counter(ComponentImages, "Total number of images whose embeddings an encode worker gave, by whether it had computed them before", with(LabelOutcome)...),
+		encodeTime:      hist(ComponentEncodeTime, "Time until the embeddings of an image that an encode worker had not computed before were there, in seconds", durationBuckets()),
 		handovers:       newHandoverMetrics(r, with),
 		phases:          newPhases(r, l),
 	}
@@ -238,6 +242,22 @@ const (
 
 // Room counts a bootstrap room that a prefill entered or tried to enter.
 func (w *Worker) Room(outcome string) { w.rooms.WithLabelValues(w.with(outcome)...).Inc() }
+
+// The outcomes of an image, for [Worker.Encoded].
+const (
+	EncodeComputed = "computed"
+	EncodeCached   = "cached" // or computed for somebody else at that time
+)
+
+// Encoded records an image whose embeddings an encode worker has, and how long that took.
+func (w *Worker) Encoded(cached bool, took time.Duration) {
+	if cached {
+		w.images.WithLabelValues(w.with(EncodeCached)...).Inc()
+		return
+	}
+	w.images.WithLabelValues(w.with(EncodeComputed)...).Inc()
+	w.encodeTime.Observe(took.Seconds())
+}
 
 // Close removes the worker's series. It is safe to call twice.
 func (w *Worker) Close() {

@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
@@ -60,6 +61,10 @@ type Loaded struct {
 	// Constrain, if not nil, makes what keeps one output within a constraint. Its
 	// errors are about the constraint.
 	Constrain func(ctx context.Context, g protocol.Guided) (engine.Constraint, error)
+	// Embedding is the number of values of an image's embeddings, 0 if the model takes no
+	// images. Encoder computes them; nil: this worker cannot.
+	Embedding int
+	Encoder   media.Encoder
 	// Release gives back the shared weights, after the backend is closed.
 	Release func()
 }

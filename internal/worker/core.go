@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/undo"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
@@ -21,6 +22,8 @@ type core struct {
 	loaded *Loaded
 	info   engine.BackendInfo
 	kv     *kv.Plane
+	media  *media.Plane
+	images bool // the model takes images
 	engine *engine.Engine
 }
 
@@ -69,11 +72,20 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
+	back.Push("free the memory for embeddings", func(context.Context) error {
+		if c.media == nil || inUse {
+			return nil
+		}
+		return c.media.Close()
+	})
 	back.Push("close the NIXL agent", func(context.Context) error {
 		err := c.kv.Close()
 		inUse = err != nil
 		return err
 	})
+	if c.media, err = w.newMedia(c); err != nil {
+		return nil, err
+	}
 	if c.engine, err = w.newEngine(loaded); err != nil {
 		return nil, fmt.Errorf("start engine: %w", err)
 	}
@@ -90,6 +102,14 @@ func (w *Worker) allocate(loaded *Loaded, blockBytes int64) (engine.KVPool, erro
 		st.MemoryBytes, st.BlockBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks))*blockBytes, blockBytes
 	})
 	return mem, nil
+}
+
+func (w *Worker) newMedia(c *core) (*media.Plane, error) {
+	cfg := media.Config{Worker: w.Name(), KV: c.kv, Encoder: c.loaded.Encoder, Log: w.log}
+	if c.images = c.loaded.Embedding > 0; c.images {
+		cfg.Width = c.loaded.Embedding
+	}
+	return media.Open(cfg)
 }
 
 func (w *Worker) newEngine(loaded *Loaded) (*engine.Engine, error) {

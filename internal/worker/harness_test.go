@@ -162,10 +162,9 @@ func (r *running) engine() *engine.Engine { return r.core.Load().engine }
 
 // sees are the workers of a role that a decode worker knows of.
 func (r *running) sees(of cluster.Role) []cluster.Instance {
-	endpoint := cluster.EndpointHandover
-	if of == cluster.RolePrefill {
-		endpoint = cluster.EndpointPrefill
-	}
+	endpoint := map[cluster.Role]string{
+		cluster.RolePrefill: cluster.EndpointPrefill, cluster.RoleDecode: cluster.EndpointHandover, cluster.RoleEncode: cluster.EndpointGenerate,
+	}[of]
 	return r.term.Load().clients[of.Component()+"/"+endpoint].Instances()
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/worker/decode"
+	"github.com/dynctl/dynctl/internal/worker/encode"
 	"github.com/dynctl/dynctl/internal/worker/prefill"
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
@@ -12,4 +13,5 @@ import (
 var roles = map[cluster.Role]role.Kind{
 	cluster.RolePrefill: prefill.Kind,
 	cluster.RoleDecode:  decode.Kind,
+	cluster.RoleEncode:  encode.Kind,
 }

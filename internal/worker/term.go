@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
@@ -89,9 +90,15 @@ func (t *term) begin(ctx context.Context, c *core) (err error) {
 	if t.peers, err = c.kv.Follow(ctx); err != nil {
 		return err
 	}
+	var images *media.Finder
+	if c.images {
+		if images, err = c.media.NewFinder(ctx, t, t.peers, t.role == cluster.RoleEncode); err != nil {
+			return err
+		}
+	}
 	t.duty, err = t.kind.New(ctx, &role.Term{
 		Host: t, Worker: t.cfg.Assignment.Name, Taints: t.cfg.Taints, Log: t.log, Meter: t.meter,
-		Engine: c.engine, KV: c.kv, Model: role.Model{Digest: c.loaded.Card.Digest, Constrain: c.loaded.Constrain},
+		Engine: c.engine, KV: c.kv, Media: c.media, Images: images, Model: role.Model{Digest: c.loaded.Card.Digest, Constrain: c.loaded.Constrain},
 		Peers: t.peers, Queue: t.cfg.Queue, Bus: t.cfg.Bus, Settings: t.cfg.Settings, QueueDepth: t.cfg.QueueDepth,
 		Limits: &t.waits.handovers, Ending: ctx.Done(),
 	})
@@ -115,10 +122,10 @@ func (t *term) begin(ctx context.Context, c *core) (err error) {
 func (t *term) ID() cluster.InstanceID { return t.drt.ID() }
 
 // Client implements role.Host.
-func (t *term) Client(ctx context.Context, of cluster.Role, endpoint string) (*runtime.Client, error) {
-	c, err := runtime.NewClient(ctx, t.drt, of.Component(), endpoint)
+func (t *term) Client(ctx context.Context, component, endpoint string) (*runtime.Client, error) {
+	c, err := runtime.NewClient(ctx, t.drt, component, endpoint)
 	if err == nil {
-		t.clients[of.Component()+"/"+endpoint] = c
+		t.clients[component+"/"+endpoint] = c
 	}
 	return c, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // disaggregation gets the KV of a prompt for one request of a decode worker. The request
@@ -16,9 +17,12 @@ type disaggregation struct {
 	w      *Role
 	tenant string
 	hints  protocol.DisaggHints
+	media  []protocol.MediaPart
+	images *media.Images // those of media
 	// way is written by the goroutine of the reservation before it ends that, and read
 	// after the first output, which comes later.
-	way protocol.PrefillWay
+	way     protocol.PrefillWay
+	encoded protocol.Encoded // by the prefill worker; like way
 	// refused is why no prefill worker can compute a prompt that the request does not want
 	// to be computed here; set by decide, before fill.
 	refused string
@@ -38,6 +42,9 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 }
 
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
+	if n := len(d.media); n > 0 && d.media[n-1].Start+d.media[n-1].Rows >= prompt {
+		return false, whyEndsWithImage
+	}
 	stats := d.w.Engine.Stats()
 	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
 	s.Decode = here(stats, prompt-cached)
@@ -95,6 +102,9 @@ func (d *disaggregation) queued(prompt, depth, workers int) router.PrefillPlace 
 const (
 	crowded       = 4
 	whyOthersWait = "others wait"
+	// The last position of a prompt is computed by the decode worker, and an image is
+	// computed in one place.
+	whyEndsWithImage = "ends with an image"
 )
 
 // outstanding counts the prompts that a decode worker has on the prefill queue.

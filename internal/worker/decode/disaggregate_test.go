@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -63,12 +64,12 @@ func nobody(context.Context, *requestplane.Request, func(any) error) error {
 // Answers tell where the prompt was computed: here and why, or elsewhere and how.
 func TestTimingTellsThePrefill(t *testing.T) {
 	d := &disaggregation{w: &Role{Term: &role.Term{Worker: "worker-1"}}, way: protocol.WayQueue}
-	if got := d.timing(&engine.FirstToken{Why: "short", Queued: 1, Prefill: 2, Cached: 3}); *got != (protocol.Timing{
+	if got := d.timing(&engine.FirstToken{Why: "short", Queued: 1, Prefill: 2, Cached: 3}); !reflect.DeepEqual(*got, protocol.Timing{
 		Worker: "worker-1", Prefill: "local", PrefillWhy: "short", QueueNS: 1, PrefillNS: 2, CachedTokens: 3,
 	}) {
 		t.Errorf("here: %+v", got)
 	}
-	if got := d.timing(&engine.FirstToken{Remote: true, Why: "worker-2"}); *got != (protocol.Timing{
+	if got := d.timing(&engine.FirstToken{Remote: true, Why: "worker-2"}); !reflect.DeepEqual(*got, protocol.Timing{
 		Worker: "worker-1", Prefill: "worker-2", PrefillWay: protocol.WayQueue,
 	}) {
 		t.Errorf("elsewhere: %+v", got)

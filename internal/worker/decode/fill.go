@@ -19,7 +19,7 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 		r.Release(notPrefilled(d.refused))
 		return
 	}
-	f := &filling{w: d.w, r: r, tenant: d.tenant, enforce: d.hints.Enforce, begin: time.Now(), move: d.w.KV.Begin(cluster.Transfer{
+	f := &filling{w: d.w, r: r, tenant: d.tenant, media: d.media, enforce: d.hints.Enforce, begin: time.Now(), move: d.w.KV.Begin(cluster.Transfer{
 		RequestID: r.RequestID, Direction: cluster.TransferIn, Blocks: len(r.Blocks) - r.CachedBlocks,
 	})}
 	defer f.move.End()
@@ -40,7 +40,7 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 		f.err = nil
 		f.push(ctx, protocol.WayDirect, f.callPrefill)
 	}
-	d.way = f.way
+	d.way, d.encoded = f.way, f.notice.Encoded
 	f.end(ctx)
 	if f.after != nil {
 		f.after()
@@ -53,7 +53,8 @@ type filling struct {
 	w       *Role
 	r       *engine.Reservation
 	tenant  string // of the request
-	enforce bool   // do not prefill here
+	media   []protocol.MediaPart
+	enforce bool // do not prefill here
 	begin   time.Time
 	move    *kv.Movement
 

@@ -21,7 +21,7 @@ func (w *Role) generate(ctx context.Context, req *requestplane.Request, send fun
 	if err := w.CheckModel(p.ModelSum); err != nil {
 		return err
 	}
-	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg}
+	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg, media: p.Media, images: w.Images.Of(p.RequestID, w.Model.Digest, p.Media)}
 	id, stream, err := w.begin(ctx, &p, d)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (w *Role) begin(ctx context.Context, p *protocol.PreprocessedRequest, d *di
 	if err != nil {
 		return "", nil, err
 	}
-	r := engineRequest(p, constraint)
+	r := w.illustrated(p, d.images, constraint)
 	r.Decide, r.Remote = d.decide, d.fill
 	if stream, err = w.Engine.Submit(ctx, r); err != nil {
 		return "", nil, role.RemoteError(err)
@@ -103,8 +103,12 @@ func (d *disaggregation) timing(f *engine.FirstToken) *protocol.Timing {
 		Worker: d.w.Worker, Prefill: "local", PrefillWhy: f.Why,
 		QueueNS: int64(f.Queued), PrefillNS: int64(f.Prefill), CachedTokens: f.Cached,
 	}
+	t.Encoded = d.images.About()
 	if f.Remote {
 		t.Prefill, t.PrefillWhy, t.PrefillWay = f.Why, "", d.way
+		if d.encoded.Parts > 0 {
+			t.Encoded = d.encoded
+		}
 	}
 	return t
 }

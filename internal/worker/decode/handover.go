@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // serveHandover answers other decode workers that want to move sequences here.
@@ -35,9 +36,14 @@ func (w *Role) serveHandover(ctx context.Context, r *requestplane.Request, send 
 }
 
 // engineRequest is a request as the engine gets it, without what is about prefill.
-func engineRequest(p *protocol.PreprocessedRequest, c engine.Constraint) engine.Request {
+func (w *Role) engineRequest(p *protocol.PreprocessedRequest, c engine.Constraint) engine.Request {
+	return w.illustrated(p, w.Images.Of(p.RequestID, w.Model.Digest, p.Media), c)
+}
+
+// illustrated is engineRequest with the images of the request.
+func (w *Role) illustrated(p *protocol.PreprocessedRequest, images *media.Images, c engine.Constraint) engine.Request {
 	return engine.Request{
-		ID: p.RequestID, Tenant: p.Tenant, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output, Constraint: c,
+		ID: p.RequestID, Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media(), Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output, Constraint: c,
 	}
 }
 

@@ -114,7 +114,7 @@ func (w *Role) takeOver(ctx context.Context, o *protocol.HandoverOffer, send fun
 		cause = err
 		return err
 	}
-	in, err := w.Engine.Import(ctx, engineRequest(&o.Request, constraint), o.Room)
+	in, err := w.Engine.Import(ctx, w.engineRequest(&o.Request, constraint), o.Room)
 	if err != nil {
 		cause = err
 		return role.RemoteError(err)

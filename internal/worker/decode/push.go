@@ -36,7 +36,7 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 	id := w.KV.Identity()
 	req := protocol.RemotePrefillRequest{
 		RequestID: r.RequestID, Tenant: f.tenant, Attempt: 1, ModelSum: id.ModelSum,
-		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.KV.Name(), Worker: w.Worker,
+		TokenIDs: r.Prompt[:r.Wanted()], Media: f.media, EngineID: w.KV.Name(), Worker: w.Worker,
 		BlockIDs: r.Blocks, ComputedBlocks: r.CachedBlocks,
 		BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed,
 		Ticket: ticket.String(), Deadline: deadline, EnqueuedAt: time.Now(),

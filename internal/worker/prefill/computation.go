@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // computation is a prefill in a goroutine of its own.
@@ -81,6 +82,6 @@ func (c *computation) end() {
 }
 
 // timing tells a frontend what a prefill found in the cache and how long it took.
-func (w *Role) timing(held *engine.Held, took time.Duration) *protocol.Timing {
-	return &protocol.Timing{Worker: w.Worker, Prefill: w.Worker, PrefillNS: int64(took), CachedTokens: held.Cached}
+func (w *Role) timing(held *engine.Held, took time.Duration, images *media.Images) *protocol.Timing {
+	return &protocol.Timing{Worker: w.Worker, Prefill: w.Worker, PrefillNS: int64(took), CachedTokens: held.Cached, Encoded: images.About()}
 }

@@ -78,17 +78,19 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	}
 	pointStartTold.Hit()
 
-	wr := w.KV.NewWriter()
+	wr, images := w.KV.NewWriter(), w.Images.Of(req.RequestID, w.Model.Digest, req.Media)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	c := w.begin(ctx, engine.PrefillRequest{
 		// The same prompt may come twice after a redelivery.
 		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tenant: req.Tenant, Tokens: req.TokenIDs, Progress: wr.Progress,
+		Media: images.Media(),
 	}, fail)
 	defer c.end()
 	if err := w.write(ctx, req, ticket, wr, c, &out.PrefillNotice); err != nil {
 		return out, cause(ctx, err)
 	}
+	out.Encoded = images.About()
 	if err := w.KV.Notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}

@@ -82,12 +82,13 @@ func (w *Role) serveFirstHop(ctx, work context.Context, r *requestplane.Request,
 		return w.prefillInRoom(ctx, &p, send)
 	}
 	begin := time.Now()
-	held, err := w.Engine.Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tenant: p.Tenant, Tokens: p.TokenIDs})
+	images := w.Images.Of(p.RequestID, w.Model.Digest, p.Media)
+	held, err := w.Engine.Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media()})
 	if err != nil {
 		return prefillError(err)
 	}
 	pointHoldComputed.Hit()
-	return w.hold(ctx, &p, held, w.timing(held, time.Since(begin)), send)
+	return w.hold(ctx, &p, held, w.timing(held, time.Since(begin), images), send)
 }
 
 // hold keeps the KV of a prompt readable. The blocks go back when nobody reads them

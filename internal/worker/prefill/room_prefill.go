@@ -56,7 +56,8 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	wr := w.KV.NewWriter()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	c := w.begin(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.Progress}, fail)
+	images := w.Images.Of(p.RequestID, w.Model.Digest, p.Media)
+	c := w.begin(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media(), Progress: wr.Progress}, fail)
 	defer c.end()
 
 	// The frontend counts a prompt that is computed as waiting no longer, also while the
@@ -65,7 +66,7 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 		if c.err != nil {
 			return prefillError(c.err)
 		}
-		return send(protocol.EngineOutput{Timing: w.timing(c.held, c.took)})
+		return send(protocol.EngineOutput{Timing: w.timing(c.held, c.took, images)})
 	}
 	var j *joining
 	for done := c.done; j == nil; {
@@ -83,10 +84,11 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	pointRoomMet.Hit()
 	outcome = metrics.RoomFailed
 	defer j.onLeave(func() { fail(kv.ErrUnwanted) })()
-	n, err := w.writeInRoom(ctx, j.req, p.TokenIDs, wr, c)
+	n, err := w.writeInRoom(ctx, j.req, p, wr, c)
 	if err != nil {
 		return prefillError(cause(ctx, err)) // the decode worker hears it when the room closes
 	}
+	n.Encoded = images.About()
 	if computed != nil {
 		if err := computed(); err != nil {
 			return err
@@ -100,9 +102,9 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 
 // writeInRoom writes the prompt that is being computed for a decode worker, whose prompt
 // must be the same.
-func (w *Role) writeInRoom(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
+func (w *Role) writeInRoom(ctx context.Context, req protocol.RemotePrefillRequest, p *protocol.PreprocessedRequest, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
 	n := w.noticeOf(req)
-	if !slices.Equal(req.TokenIDs, prompt) {
+	if !slices.Equal(req.TokenIDs, p.TokenIDs) || !slices.Equal(protocol.Spans(req.Media), protocol.Spans(p.Media)) {
 		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", kv.ErrMismatch, req.Worker)
 	}
 	ticket, err := nixl.ParseTicketID(req.Ticket)

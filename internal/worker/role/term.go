@@ -12,8 +12,8 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
-	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // Term is one term of service, as the role of the worker sees it. Its fields do not
@@ -29,9 +29,11 @@ type Term struct {
 	// What the worker keeps over its terms.
 	Engine *engine.Engine
 	KV     *kv.Plane
+	Media  *media.Plane
 	Model  Model
 
 	Peers      *kv.Peers
+	Images     *media.Finder // nil: the model takes no images
 	Queue      events.WorkQueue
 	Bus        events.Bus
 	Settings   func() Settings // at present; does not block
@@ -51,8 +53,7 @@ type Host interface {
 	Serve(ctx context.Context, endpoint string, h requestplane.Handler) (cluster.Instance, error)
 	// PublishCard describes the model as this worker serves it. bootstrap may be nil.
 	PublishCard(ctx context.Context, bootstrap *cluster.BootstrapEndpoint) error
-	// Client follows an endpoint of the workers of a role, until the term ends.
-	Client(ctx context.Context, of cluster.Role, endpoint string) (*runtime.Client, error)
+	media.Host
 }
 
 // Model describes the model to roles.

@@ -1,0 +1,94 @@
+package encode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/media"
+	"github.com/dynctl/dynctl/internal/worker/role"
+)
+
+// Kind is the role in the table of the worker.
+var Kind = role.Kind{Endpoint: cluster.EndpointGenerate, New: newRole}
+
+// Role is a worker that encodes, for one term.
+type Role struct {
+	role.Base
+	*role.Term
+}
+
+func newRole(_ context.Context, t *role.Term) (role.Role, error) {
+	// Encode workers have nothing to say to each other.
+	t.Peers.MeetSome(func(r cluster.Role) bool { return r == cluster.RolePrefill || r == cluster.RoleDecode })
+	return &Role{Term: t}, nil
+}
+
+// Register implements role.Role.
+func (w *Role) Register(ctx context.Context) error {
+	if err := w.PublishCard(ctx, nil); err != nil {
+		return err
+	}
+	_, err := w.Serve(ctx, cluster.EndpointGenerate, w.Metered(w.serve))
+	return err
+}
+
+// Noticed implements kv.Listener: workers tell that they have read embeddings.
+func (w *Role) Noticed(_ string, n protocol.PrefillNotice) { w.Media.Noticed(n) }
+
+// Idle implements role.Role.
+func (w *Role) Idle() error { return w.Media.Idle() }
+
+// serve encodes one image and lets the caller read the embeddings.
+func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.EncodeRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	if err := w.CheckModel(req.ModelSum); err != nil {
+		return err
+	}
+	if req.Part.Rows <= 0 || req.Part.Key.IsZero() || req.EngineID == "" || !time.Now().Before(req.Deadline) {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf(
+			"an image of %d positions for agent %q until %s: expected positions, a key, an agent and a deadline ahead", req.Part.Rows, req.EngineID, req.Deadline)}
+	}
+	ctx, cancel := context.WithDeadline(ctx, req.Deadline)
+	defer cancel()
+	rows, took, hit, err := w.Media.Embeddings(ctx, &req.Part, func(ctx context.Context) ([]byte, error) { return w.Images.Content(ctx, &req.Part) })
+	if err != nil {
+		return remoteError(err)
+	}
+	w.Meter.Encoded(hit, took)
+	begin := time.Now()
+	how, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, EncodeNS: int64(took), Cached: hit}, send, w.Ending)
+	if how == media.OfferRead {
+		w.KV.Moved(4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
+		w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), 4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
+	}
+	if err != nil {
+		return remoteError(err)
+	}
+	return nil
+}
+
+// remoteError translates a failure for the worker that asked: what would fail everywhere, and
+// what another encode worker may do.
+func remoteError(err error) error {
+	kind := requestplane.KindInternal
+	switch {
+	case errors.Is(err, media.ErrBadContent), errors.Is(err, media.ErrRows), errors.Is(err, media.ErrTooLarge):
+		kind = requestplane.KindInvalidArgument
+	case errors.Is(err, media.ErrBusy):
+		kind = requestplane.KindOverloaded
+	case errors.Is(err, media.ErrNoEncoder):
+		kind = requestplane.KindUnavailable
+	default:
+		return role.RemoteError(err)
+	}
+	return &requestplane.RemoteError{Kind: kind, Message: err.Error()}
+}

@@ -1,0 +1,403 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/blockhash"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/worker/media"
+)
+
+// tower is an encoder whose embeddings follow from each byte of the content. Content that
+// begins with "bad" is no image.
+type tower struct {
+	calls atomic.Int32
+	gate  chan struct{} // nil: open; each encoding takes one
+}
+
+func (e *tower) Encode(ctx context.Context, p *protocol.MediaPart, content []byte) ([][]float32, error) {
+	e.calls.Add(1)
+	if e.gate != nil {
+		select {
+		case <-e.gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	if strings.HasPrefix(string(content), "bad") {
+		return nil, fmt.Errorf("%w: its format is unknown", media.ErrBadContent)
+	}
+	return embeddings(p.Rows, content), nil
+}
+
+func embeddings(n int, content []byte) [][]float32 {
+	var key blockhash.Key
+	copy(key[:], media.ContentID(content))
+	rows := make([][]float32, n)
+	for i := range rows {
+		rows[i] = make([]float32, mock.EmbeddingSize)
+		for j := range rows[i] {
+			rows[i][j] = float32(binary.LittleEndian.Uint16(key[2*j:])) + float32(i)/1024
+		}
+	}
+	return rows
+}
+
+// album is a frontend that has images.
+type album struct {
+	t       *testing.T
+	drt     *runtime.DistributedRuntime
+	mu      sync.Mutex
+	content map[string][]byte
+	fetched map[string]int
+}
+
+func (w *world) album() *album {
+	a := &album{t: w.t, drt: w.c.Runtime(w.t, "album"), content: map[string][]byte{}, fetched: map[string]int{}}
+	if _, err := a.drt.Serve(w.t.Context(), cluster.ComponentFrontend, cluster.EndpointMedia, a.serve); err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+func (a *album) serve(_ context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.MediaRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	content, ok := a.content[req.ID]
+	a.fetched[req.ID]++
+	a.mu.Unlock()
+	if !ok {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "no such content"}
+	}
+	for chunk := range slices.Chunk(content, 5) {
+		if err := send(protocol.MediaChunk{Data: chunk}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put adds content and returns the part of a prompt that it is.
+func (a *album) put(content string, start, rows int) protocol.MediaPart {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id := media.ContentID([]byte(content))
+	a.content[id] = []byte(content)
+	var key blockhash.Key
+	copy(key[:], fmt.Sprintf("%.14s%02d", id, rows))
+	return protocol.MediaPart{
+		Start: start, Rows: rows, Key: key, Kind: protocol.MediaImage,
+		Source: protocol.MediaSource{Frontend: a.drt.ID(), ID: id, Size: int64(len(content))},
+	}
+}
+
+// illustrate puts images into a request, and returns the tokens that the backend takes its
+// prompt for.
+func (a *album) illustrate(req *protocol.PreprocessedRequest, parts ...protocol.MediaPart) (means []uint32) {
+	req.Media = parts
+	req.TokenIDs = slices.Clone(req.TokenIDs)
+	means = slices.Clone(req.TokenIDs)
+	for _, p := range parts {
+		for i, row := range embeddings(p.Rows, a.content[p.Source.ID]) {
+			req.TokenIDs[p.Start+i], means[p.Start+i] = 7, mock.TokenOf(row)
+		}
+	}
+	return means
+}
+
+// sees lets a worker take images, and encode them if e is not nil.
+func sees(e media.Encoder) func(*Config) {
+	return func(c *Config) {
+		load := c.Load
+		c.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
+			l, err := load(ctx, progress)
+			if err == nil {
+				l.Embedding, l.Encoder = mock.EmbeddingSize, e
+			}
+			return l, err
+		}
+	}
+}
+
+// restful waits until no embeddings are on their way and no block is in use.
+func restful(t *testing.T, workers ...*running) {
+	t.Helper()
+	idle(t, workers...)
+	for _, x := range workers {
+		eventually(t, x.Name()+" has no embeddings on their way", func() bool { return x.core.Load().media.Idle() == nil })
+	}
+}
+
+// The answer is the same wherever the images are encoded and the prompt is computed.
+func TestImages(t *testing.T) {
+	for _, tcp := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tcp %t", tcp), func(t *testing.T) {
+			w := newWorld(t)
+			w.tcp = tcp
+			a := w.album()
+			own, other := &tower{}, &tower{}
+			enc := w.start("worker-1", cluster.RoleEncode, sees(other))
+			pre := w.start("worker-2", cluster.RolePrefill, sees(nil))
+			d := w.start("worker-3", cluster.RoleDecode, sees(nil))
+			r := seeded(t)
+			n := 0
+			ask := func(name string, way func(protocol.PreprocessedRequest) protocol.PreprocessedRequest, want func(*protocol.Timing) bool) {
+				t.Helper()
+				n++
+				req := request(name, prompt(r, 200), 8)
+				one, two := a.put(fmt.Sprint("one ", n), 5, 40), a.put(fmt.Sprint("two ", n), 120, 17)
+				again := one
+				again.Start = 60
+				means := a.illustrate(&req, one, again, two)
+				got := w.generate(t.Context(), "worker-3", way(req))
+				check(t, got, means, 8)
+				if got.timing == nil || !want(got.timing) {
+					t.Errorf("%s: %+v", name, got.timing)
+				}
+			}
+			remote := func(way protocol.PrefillWay) func(*protocol.Timing) bool {
+				return func(tm *protocol.Timing) bool {
+					e := &tm.Encoded
+					return tm.Prefill == "worker-2" && tm.PrefillWay == way && e.Parts == 3 && e.Cached == 1 && slices.Equal(e.By, []string{"worker-1", "worker-1"}) &&
+						e.Bytes == int64(4*mock.EmbeddingSize*57) && e.NS > 0 && e.Why == ""
+				}
+			}
+			h := w.hops()
+			ask("queue", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest { return p }, func(tm *protocol.Timing) bool {
+				return tm.Prefill == "worker-2" && tm.PrefillWay == protocol.WayQueue && tm.Encoded.Parts == 3 // of the delivery that was first
+			})
+			ask("pull", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
+				p, _ = h.hold("worker-2", p, 20*time.Second)
+				return p
+			}, func(tm *protocol.Timing) bool { return tm.Prefill == "worker-2" && tm.PrefillWay == protocol.WayPull })
+			ask("background", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
+				room := h.room("worker-2", 77)
+				h.call(t.Context(), "worker-2", p, room, 20*time.Second)
+				return inRoom(p, room)
+			}, remote(protocol.WayBackground))
+			ask("here", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
+				p.Disagg.Force = "local"
+				return p
+			}, func(tm *protocol.Timing) bool {
+				return tm.Prefill == "local" && tm.Encoded.Parts == 3 && tm.Encoded.By[0] == "worker-1"
+			})
+			if got := other.calls.Load(); got != 8 { // each image once
+				t.Errorf("%d encodings", got)
+			}
+			restful(t, enc, pre, d)
+
+			// Without encode workers a worker encodes itself, and says so.
+			enc.stop(errors.New("over"))
+			d.stop(errors.New("over"))
+			d = w.start("worker-3", cluster.RoleDecode, sees(own))
+			eventually(t, "the encode worker has left", func() bool { return len(d.sees(cluster.RoleEncode)) == 0 })
+			ask("itself", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
+				p.Disagg.Force = "local"
+				return p
+			}, func(tm *protocol.Timing) bool {
+				return tm.Encoded.Why == "no encode worker" && slices.Equal(tm.Encoded.By, []string{"worker-3", "worker-3"}) && own.calls.Load() == 2
+			})
+			restful(t, pre, d)
+		})
+	}
+}
+
+// An image that is asked for again is not computed, moved or fetched again, whoever asks.
+func TestImagesAreEncodedOnce(t *testing.T) {
+	w := newWorld(t)
+	a := w.album()
+	e := &tower{gate: make(chan struct{})}
+	enc := w.start("worker-1", cluster.RoleEncode, sees(e))
+	d := []*running{w.start("worker-2", cluster.RoleDecode, sees(nil)), w.start("worker-3", cluster.RoleDecode, sees(nil))}
+	r := seeded(t)
+	part := a.put("door", 20, 30)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		req := request(fmt.Sprint("r", i), prompt(r, 90), 5)
+		req.Disagg.Force = "local"
+		means := a.illustrate(&req, part)
+		wg.Go(func() { check(t, w.generate(t.Context(), d[i%2].Name(), req), means, 5) })
+	}
+	eventually(t, "all wait for the image", func() bool {
+		return e.calls.Load() == 1 && d[0].engine().Stats().EncodeWait == 4 && d[1].engine().Stats().EncodeWait == 4
+	})
+	e.gate <- struct{}{}
+	wg.Wait()
+	if n, fetched := e.calls.Load(), a.fetched[part.Source.ID]; n != 1 || fetched != 1 {
+		t.Errorf("encoded %d times, fetched %d times", n, fetched)
+	}
+	for _, x := range d {
+		if st := x.core.Load().media.Stats(); st.Cache.Misses != 1 || st.Cache.Hits != 3 || st.Cache.Entries != 1 {
+			t.Errorf("%s: %+v", x.Name(), st.Cache)
+		}
+	}
+	restful(t, append(d, enc)...)
+}
+
+// Whatever goes wrong with an encode worker, another one or the worker itself encodes, or the
+// client hears why not; nothing stays behind.
+func TestImagesWhenEncodersFail(t *testing.T) {
+	local := func(a *album, id, content string) (protocol.PreprocessedRequest, []uint32) {
+		req := request(id, prompt(seeded(a.t), 90), 5)
+		req.Disagg.Force = "local"
+		return req, a.illustrate(&req, a.put(content, 20, 30))
+	}
+	t.Run("bad content", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		e, f := &tower{}, &tower{}
+		one, two := w.start("worker-1", cluster.RoleEncode, sees(e)), w.start("worker-2", cluster.RoleEncode, sees(f))
+		d := w.start("worker-3", cluster.RoleDecode, sees(nil))
+		eventually(t, "both are known", func() bool { return len(d.sees(cluster.RoleEncode)) == 2 })
+		req, _ := local(a, "r", "bad image")
+		got := w.generate(t.Context(), "", req)
+		var remote *requestplane.RemoteError
+		if !errors.As(got.err, &remote) || remote.Kind != requestplane.KindInvalidArgument || !strings.Contains(remote.Message, "its format is unknown") {
+			t.Errorf("%v", got.err)
+		}
+		if n := e.calls.Load() + f.calls.Load(); n != 1 {
+			t.Errorf("%d workers tried", n)
+		}
+		restful(t, one, two, d)
+	})
+	t.Run("no content", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		enc, d := w.start("worker-1", cluster.RoleEncode, sees(&tower{})), w.start("worker-3", cluster.RoleDecode, sees(nil))
+		eventually(t, "it is known", func() bool { return len(d.sees(cluster.RoleEncode)) == 1 })
+		req, _ := local(a, "r", "gone")
+		delete(a.content, req.Media[0].Source.ID)
+		if got := w.generate(t.Context(), "", req); got.err == nil || !strings.Contains(got.err.Error(), "no such content") {
+			t.Errorf("%v", got.err)
+		}
+		req, _ = local(a, "s", "short")
+		a.content[req.Media[0].Source.ID] = []byte("shor")
+		if got := w.generate(t.Context(), "", req); got.err == nil || !strings.Contains(got.err.Error(), "4 of 5 bytes came") {
+			t.Errorf("%v", got.err)
+		}
+		restful(t, enc, d)
+	})
+	t.Run("nobody encodes", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		d := w.start("worker-3", cluster.RoleDecode, sees(nil))
+		req, _ := local(a, "r", "x")
+		var remote *requestplane.RemoteError
+		if got := w.generate(t.Context(), "", req); !errors.As(got.err, &remote) || remote.Kind != requestplane.KindUnavailable || !strings.Contains(remote.Message, "no encode worker") {
+			t.Errorf("%v", got.err)
+		}
+		restful(t, d)
+	})
+	t.Run("a model of text", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		w.start("worker-3", cluster.RoleDecode)
+		req, _ := local(a, "r", "x")
+		var remote *requestplane.RemoteError
+		if got := w.generate(t.Context(), "", req); !errors.As(got.err, &remote) || remote.Kind != requestplane.KindInvalidArgument {
+			t.Errorf("%v", got.err)
+		}
+	})
+	t.Run("killed while it encodes", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		e, f := &tower{gate: make(chan struct{})}, &tower{gate: make(chan struct{})}
+		one, two := w.start("worker-1", cluster.RoleEncode, sees(e)), w.start("worker-2", cluster.RoleEncode, sees(f))
+		d := w.start("worker-3", cluster.RoleDecode, sees(nil))
+		eventually(t, "both are known", func() bool { return len(d.sees(cluster.RoleEncode)) == 2 })
+		req, means := local(a, "r", "x")
+		done := make(chan result, 1)
+		go func() { done <- w.generate(t.Context(), "", req) }()
+		eventually(t, "one encodes", func() bool { return e.calls.Load()+f.calls.Load() == 1 })
+		left := two
+		if f.calls.Load() == 1 {
+			left = one
+			two.server.Close()
+			two.stop(errors.New("killed"))
+		} else {
+			one.server.Close()
+			one.stop(errors.New("killed"))
+		}
+		close(e.gate)
+		close(f.gate)
+		got := <-done
+		check(t, got, means, 5)
+		if got.timing == nil || !slices.Equal(got.timing.Encoded.By, []string{left.Name()}) {
+			t.Errorf("%+v", got.timing)
+		}
+		restful(t, left, d)
+	})
+	t.Run("client leaves", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		e := &tower{gate: make(chan struct{})}
+		enc, d := w.start("worker-1", cluster.RoleEncode, sees(e)), w.start("worker-3", cluster.RoleDecode, sees(nil))
+		eventually(t, "it is known", func() bool { return len(d.sees(cluster.RoleEncode)) == 1 })
+		req, _ := local(a, "r", "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan result, 1)
+		go func() { done <- w.generate(ctx, "", req) }()
+		eventually(t, "it encodes", func() bool { return e.calls.Load() == 1 })
+		cancel()
+		<-done
+		restful(t, enc, d)
+		eventually(t, "the encoder was told", func() bool {
+			return enc.core.Load().media.Stats().Waiting == 0 && enc.term.Load().requestsInFlight() == 0
+		})
+	})
+	t.Run("drained", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		e := &tower{gate: make(chan struct{})}
+		enc, d := w.start("worker-1", cluster.RoleEncode, sees(e)), w.start("worker-3", cluster.RoleDecode, sees(nil))
+		eventually(t, "it is known", func() bool { return len(d.sees(cluster.RoleEncode)) == 1 })
+		req, means := local(a, "r", "x")
+		done := make(chan result, 1)
+		go func() { done <- w.generate(t.Context(), "", req) }()
+		eventually(t, "it encodes", func() bool { return e.calls.Load() == 1 })
+		enc.drain(t)
+		eventually(t, "it waits for its images", func() bool { return step(enc) == cluster.DrainSequences })
+		e.gate <- struct{}{}
+		check(t, <-done, means, 5)
+		enc.drained(t)
+		restful(t, d)
+	})
+}
+
+// A sequence that moves keeps its images.
+func TestImagesMove(t *testing.T) {
+	w := newWorld(t)
+	w.opts.StepTime = func(int, int) time.Duration { return 4 * time.Millisecond }
+	a := w.album()
+	enc := w.start("worker-1", cluster.RoleEncode, sees(&tower{}))
+	one, two := w.start("worker-2", cluster.RoleDecode, sees(nil)), w.start("worker-3", cluster.RoleDecode, sees(nil))
+	req := request("r", prompt(seeded(t), 200), 400)
+	means := a.illustrate(&req, a.put("x", 20, 100))
+	done := make(chan followed, 1)
+	go func() { done <- w.follow(t.Context(), "worker-2", req) }()
+	eventually(t, "it generates", func() bool { return one.engine().Stats().GeneratedTotal > 5 })
+	one.drain(t)
+	got := <-done
+	check(t, got.result, means, 400)
+	if got.moves != 1 || got.replays != 0 {
+		t.Errorf("moved %d times, replayed %d times", got.moves, got.replays)
+	}
+	one.drained(t)
+	restful(t, two, enc)
+}

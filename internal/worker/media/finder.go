@@ -1,0 +1,217 @@
+package media
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/blockhash"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/worker/kv"
+)
+
+// Host gives a finder access to the cluster.
+type Host interface {
+	// Client follows an endpoint of a component, until the term ends.
+	Client(ctx context.Context, component, endpoint string) (*runtime.Client, error)
+}
+
+// Finder gets embeddings for the prompts of one term.
+type Finder struct {
+	p         *Plane
+	peers     *kv.Peers
+	encoders  *runtime.Client // nil: nobody else is asked
+	frontends *runtime.Client
+
+	mu       sync.Mutex
+	inFlight map[cluster.InstanceID]int // parts that an encode worker has from here
+}
+
+// NewFinder makes the finder of a term. alone says that it asks no encode workers, because
+// this is one.
+func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, alone bool) (*Finder, error) {
+	f := &Finder{p: p, peers: peers, inFlight: map[cluster.InstanceID]int{}}
+	var err error
+	if f.frontends, err = host.Client(ctx, cluster.ComponentFrontend, cluster.EndpointMedia); err != nil || alone {
+		return f, err
+	}
+	f.encoders, err = host.Client(ctx, cluster.RoleEncode.Component(), cluster.EndpointGenerate)
+	return f, err
+}
+
+// Images are those of one prompt.
+type Images struct {
+	f     *Finder
+	id    string // of the request
+	model string // digest
+	parts []protocol.MediaPart
+
+	mu    sync.Mutex
+	about protocol.Encoded
+}
+
+// Of returns the images of a request. Without any it returns nil, which has no embeddings.
+// Those of a nil finder cannot be had, and the engine refuses the request.
+func (f *Finder) Of(request, model string, parts []protocol.MediaPart) *Images {
+	if len(parts) == 0 {
+		return nil
+	}
+	return &Images{f: f, id: request, model: model, parts: parts}
+}
+
+// Media is what the engine needs to know of the images.
+func (m *Images) Media() engine.Media {
+	if m == nil {
+		return engine.Media{}
+	}
+	media := engine.Media{Parts: protocol.Spans(m.parts)}
+	if m.f != nil {
+		media.Embed = m.embed
+	}
+	return media
+}
+
+// About says how the embeddings came here so far.
+func (m *Images) About() protocol.Encoded {
+	if m == nil {
+		return protocol.Encoded{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	about := m.about
+	about.By = slices.Clone(about.By)
+	return about
+}
+
+// embed gets the embeddings of some parts, all at once.
+func (m *Images) embed(ctx context.Context, spans []blockhash.Media) ([][][]float32, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	begin := time.Now()
+	rows := make([][][]float32, len(spans))
+	var wg sync.WaitGroup
+	for i, span := range spans {
+		at := slices.IndexFunc(m.parts, func(p protocol.MediaPart) bool { return p.Start == span.Start })
+		wg.Go(func() {
+			got, err := m.f.find(ctx, m, &m.parts[at])
+			if err != nil {
+				cancel(fmt.Errorf("image %d: %w", at+1, err)) // the first one counts
+			}
+			rows[i] = got
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.about.NS += int64(time.Since(begin))
+	return rows, nil
+}
+
+// note changes what is known of the embeddings.
+func (m *Images) note(change func(*protocol.Encoded)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(&m.about)
+}
+
+// find gets the embeddings of one part: those that are here, those of an encode worker, or
+// those that this worker computes.
+func (f *Finder) find(ctx context.Context, m *Images, part *protocol.MediaPart) ([][]float32, error) {
+	rows, hit, err := f.p.cache.get(ctx, part.Key, part.Rows, func(ctx context.Context) ([][]float32, error) {
+		return f.load(ctx, m, part)
+	})
+	if err == nil {
+		m.note(func(e *protocol.Encoded) {
+			e.Parts++
+			if hit {
+				e.Cached++
+			}
+		})
+	}
+	return rows, err
+}
+
+// maxTries bounds the encode workers that are asked for one part.
+const maxTries = 3
+
+func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) ([][]float32, error) {
+	why := "no encode worker"
+	for _, inst := range f.order(part.Key) {
+		rows, err := f.read(ctx, inst, m, part)
+		switch {
+		case err == nil:
+			return rows, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case final(err):
+			return nil, err
+		}
+		why = err.Error()
+		f.p.cfg.Log.Warn("no embeddings from an encode worker", "request", m.id, "worker", inst.Worker, "error", err)
+	}
+	rows, err := f.p.encode(ctx, part, func(ctx context.Context) ([]byte, error) { return f.Content(ctx, part) })
+	if errors.Is(err, ErrNoEncoder) {
+		return nil, &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf("%s; %s", why, err)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.note(func(e *protocol.Encoded) {
+		e.By, e.Why = append(e.By, f.p.cfg.Worker), why
+	})
+	return rows, nil
+}
+
+// final reports whether another worker would fail, too: the content is bad.
+func final(err error) bool {
+	var remote *requestplane.RemoteError
+	return errors.As(err, &remote) && remote.Kind == requestplane.KindInvalidArgument
+}
+
+// order lists the encode workers that are asked for a key: the same image goes to the same
+// worker, which has it in its cache, unless that has much more to do for this one than
+// another.
+func (f *Finder) order(key blockhash.Key) []cluster.Instance {
+	if f.encoders == nil {
+		return nil
+	}
+	all := slices.Clone(f.encoders.Instances())
+	rank := make(map[cluster.InstanceID][]byte, len(all))
+	for _, i := range all {
+		sum := sha256.Sum256(append(key[:], i.InstanceID.String()...))
+		rank[i.InstanceID] = sum[:]
+	}
+	slices.SortFunc(all, func(a, b cluster.Instance) int { return bytes.Compare(rank[a.InstanceID], rank[b.InstanceID]) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	busy := func(i cluster.Instance) int { return f.inFlight[i.InstanceID] }
+	if len(all) > 0 {
+		least := slices.MinFunc(all, func(a, b cluster.Instance) int { return cmp.Compare(busy(a), busy(b)) })
+		at := slices.IndexFunc(all, func(i cluster.Instance) bool { return busy(i) <= busy(least)+1 })
+		first := all[at]
+		all = slices.Insert(slices.Delete(all, at, at+1), 0, first)
+	}
+	return all[:min(len(all), maxTries)]
+}
+
+// count counts parts that an encode worker has from here.
+func (f *Finder) count(id cluster.InstanceID, d int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.inFlight[id] += d; f.inFlight[id] == 0 {
+		delete(f.inFlight, id)
+	}
+}

@@ -1,0 +1,132 @@
+package media
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// offers are embeddings that a peer may read, by ticket.
+type offers struct {
+	mu       sync.Mutex
+	byTicket map[string]chan struct{} // closed when the peer has read
+}
+
+func (o *offers) add(ticket string) <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.byTicket == nil {
+		o.byTicket = map[string]chan struct{}{}
+	}
+	read := make(chan struct{})
+	o.byTicket[ticket] = read
+	return read
+}
+
+func (o *offers) remove(ticket string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.byTicket, ticket)
+}
+
+// Noticed takes in a notice of a peer: that it has read what was offered to it.
+func (p *Plane) Noticed(n protocol.PrefillNotice) {
+	if n.Phase != protocol.PrefillRead {
+		return
+	}
+	p.offers.mu.Lock()
+	defer p.offers.mu.Unlock()
+	if read := p.offers.byTicket[n.Ticket]; read != nil {
+		delete(p.offers.byTicket, n.Ticket)
+		close(read)
+	}
+}
+
+// Offered is how an offer ended.
+type Offered string
+
+// The ends of an offer.
+const (
+	OfferRead Offered = "read"
+	OfferLeft Offered = "left" // the reader went, its time was up, or this worker ends
+)
+
+// Offer lets the peer that asked read embeddings. It completes reply with where they are,
+// sends it, and returns when nobody reads any more: the peer told so, ctx ended, or ending
+// was closed.
+func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][]float32, reply protocol.EncodeReply, send func(any) error, ending <-chan struct{}) (Offered, error) {
+	if p.arena == nil {
+		return OfferLeft, ErrNoEncoder
+	}
+	width := p.cfg.Width
+	piece, err := p.arena.take(ctx, 4*width*len(rows))
+	if err != nil {
+		return OfferLeft, err
+	}
+	at := piece.bytes()
+	for _, row := range rows {
+		for i, v := range row {
+			binary.LittleEndian.PutUint32(at[4*i:], math.Float32bits(v))
+		}
+		at = at[4*width:]
+	}
+	desc := piece.desc()
+	ticket, err := p.cfg.KV.Agent().OpenTicket(nixl.TicketSpec{Access: nixl.Read, Descs: []nixl.Desc{desc}, Deadline: req.Deadline, Tag: req.RequestID})
+	if err != nil {
+		piece.put()
+		return OfferLeft, fmt.Errorf("open ticket: %w", err)
+	}
+	pointOffered.Hit()
+	defer p.letGo(req, ticket, piece, ending)
+	read := p.offers.add(ticket.String())
+	defer p.offers.remove(ticket.String())
+	reply.Shape, reply.DType = []int{len(rows), width}, protocol.DTypeFloat32
+	reply.Readable = protocol.Readable{
+		Descriptors: []protocol.MemoryDescriptor{{Device: "cpu", Addr: desc.Addr, Size: desc.Len}},
+		EngineID:    p.cfg.KV.Name(), Key: ticket.String(), Operation: protocol.ReadOperation,
+	}
+	if err := send(reply); err != nil {
+		return OfferLeft, err
+	}
+	pointOfferTold.Hit()
+	late := time.NewTimer(time.Until(req.Deadline))
+	defer late.Stop()
+	select {
+	case <-read:
+		pointOfferRead.Hit()
+		return OfferRead, nil
+	case <-late.C:
+		return OfferLeft, fmt.Errorf("%w: %s has not read the embeddings by the deadline", context.DeadlineExceeded, req.Worker)
+	case <-ending:
+	case <-ctx.Done():
+	}
+	return OfferLeft, nil
+}
+
+// letGo ends the ticket of an offer and gives its memory back. A reader that does not end,
+// because its process stands still, keeps it.
+func (p *Plane) letGo(req *protocol.EncodeRequest, ticket nixl.TicketID, piece *piece, ending <-chan struct{}) {
+	for told := false; ; told = true {
+		err := p.cfg.KV.Revoke(ticket)
+		if err == nil {
+			piece.put()
+			return
+		}
+		if !told {
+			p.cfg.Log.Error("embeddings are kept: their reader does not end", "request", req.RequestID, "reader", req.Worker, "error", err)
+		}
+		select {
+		case <-ending:
+			p.cfg.Log.Warn("worker stops: embeddings freed, although a worker may still be reading them", "request", req.RequestID, "error", err)
+			piece.put()
+			return
+		default:
+		}
+	}
+}

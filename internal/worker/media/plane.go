@@ -1,0 +1,168 @@
+package media
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/worker/kv"
+)
+
+// Encoder computes the embeddings of content.
+type Encoder interface {
+	// Encode returns a row for each position of the part, of as many values as the model
+	// embeds a token with. It may be called by several goroutines.
+	Encode(ctx context.Context, part *protocol.MediaPart, content []byte) ([][]float32, error)
+}
+
+// Defaults of a plane.
+const (
+	DefaultCache = 256 << 20
+	DefaultArena = 128 << 20
+)
+
+// Config is the configuration of a plane.
+type Config struct {
+	Worker string
+	KV     *kv.Plane // whose agent moves embeddings, too; it is closed before the plane
+	// Encoder computes embeddings here; nil: this worker cannot.
+	Encoder Encoder
+	// Width is the number of values of an embedding; 0: the model takes none.
+	Width int
+	// Cache and Arena are the bytes for embeddings that are kept, and that are moved.
+	Cache int64
+	Arena int
+	Log   *slog.Logger
+}
+
+// Plane is what a worker has for embeddings.
+type Plane struct {
+	cfg     Config
+	cache   *cache
+	arena   *arena // nil where the model takes none
+	turns   chan struct{}
+	waiting atomic.Int32
+	offers  offers
+
+	encoded, encodeNanos atomic.Uint64
+}
+
+// Open makes a plane.
+func Open(cfg Config) (*Plane, error) {
+	p := &Plane{cfg: cfg, cache: newCache(cmp.Or(cfg.Cache, DefaultCache)), turns: make(chan struct{}, 1)}
+	if cfg.Width == 0 {
+		return p, nil
+	}
+	var err error
+	if p.arena, err = newArena(cfg.KV.Agent(), cmp.Or(cfg.Arena, DefaultArena)); err != nil {
+		return nil, fmt.Errorf("memory for embeddings: %w", err)
+	}
+	return p, nil
+}
+
+// Close frees the memory of the plane. The agent of its KV plane is closed.
+func (p *Plane) Close() error {
+	if p.arena == nil {
+		return nil
+	}
+	return p.arena.close()
+}
+
+// Idle returns an error if embeddings are on their way from or to this worker.
+func (p *Plane) Idle() error {
+	if p.arena == nil {
+		return nil
+	}
+	return p.arena.idle()
+}
+
+// Stats are the figures of a plane.
+type Stats struct {
+	Cache       CacheStats
+	Encoded     uint64 // parts, here
+	EncodeNanos uint64 // that took
+	Waiting     int    // parts that wait to be encoded here
+}
+
+// Stats returns the figures.
+func (p *Plane) Stats() Stats {
+	return Stats{p.cache.stats(), p.encoded.Load(), p.encodeNanos.Load(), int(p.waiting.Load())}
+}
+
+// Errors of encoding.
+var (
+	// ErrNoEncoder means that this worker has no vision tower.
+	ErrNoEncoder = errors.New("this worker cannot encode images")
+	// ErrBadContent means that content is no image that can be encoded, or no file of
+	// embeddings of the model.
+	ErrBadContent = errors.New("not an image that can be encoded")
+	// ErrBusy means that too much waits to be encoded here.
+	ErrBusy = errors.New("too many images wait to be encoded")
+)
+
+// maxWaiting bounds what waits for the encoder of one worker.
+const maxWaiting = 256
+
+// Embeddings returns those of a part from the cache, or computes them; took is how long that
+// took, and hit says that it was not for this caller. content fetches what is encoded.
+func (p *Plane) Embeddings(ctx context.Context, part *protocol.MediaPart, content func(context.Context) ([]byte, error)) (rows [][]float32, took time.Duration, hit bool, err error) {
+	begin := time.Now()
+	rows, hit, err = p.cache.get(ctx, part.Key, part.Rows, func(ctx context.Context) ([][]float32, error) {
+		return p.encode(ctx, part, content)
+	})
+	return rows, time.Since(begin), hit, err
+}
+
+// encode computes the embeddings of one part after the other.
+func (p *Plane) encode(ctx context.Context, part *protocol.MediaPart, content func(context.Context) ([]byte, error)) ([][]float32, error) {
+	if p.cfg.Encoder == nil {
+		return nil, ErrNoEncoder
+	}
+	waits := p.waiting.Add(1)
+	turn := sync.OnceFunc(func() { p.waiting.Add(-1) })
+	defer turn()
+	if waits > maxWaiting {
+		return nil, fmt.Errorf("%w: %d", ErrBusy, maxWaiting)
+	}
+	data, err := content(ctx)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case p.turns <- struct{}{}:
+		turn()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-p.turns }()
+	begin := time.Now()
+	rows, err := p.cfg.Encoder.Encode(ctx, part, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.fits(rows, part); err != nil {
+		return nil, err
+	}
+	p.encoded.Add(1)
+	p.encodeNanos.Add(uint64(time.Since(begin)))
+	return rows, nil
+}
+
+// fits refuses embeddings of another shape than a part and the model have.
+func (p *Plane) fits(rows [][]float32, part *protocol.MediaPart) error {
+	if err := checkRows(rows, part.Rows); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if len(row) != p.cfg.Width {
+			return fmt.Errorf("embeddings of %d values, the model's have %d", len(row), p.cfg.Width)
+		}
+	}
+	return nil
+}
