@@ -11,11 +11,12 @@ import (
 
 // Media are the parts of a prompt whose positions hold embeddings in place of those of
 // tokens, in order and apart from each other. The tokens there are placeholders within the
-// vocabulary, which count for nothing but penalties. The zero value is a prompt of text.
+// vocabulary, which count for nothing but penalties; positions after the first of a part may
+// be those of tokens all the same. The zero value is a prompt of text.
 type Media struct {
 	Parts []blockhash.Media
 	// Embed returns the embeddings of some of the parts: for each part a row for each of its
-	// positions, of [BackendInfo.Embedding] values. The engine asks for parts that are not
+	// positions, of [BackendInfo.Embedding] values, or nil for that of the token there. The engine asks for parts that are not
 	// computed yet, once the sequence has its blocks, on a goroutine of its own. It may ask
 	// again after a preemption. ctx ends when the request does.
 	Embed func(ctx context.Context, parts []blockhash.Media) ([][][]float32, error)
@@ -116,7 +117,7 @@ func (s *sequence) putRows(parts []blockhash.Media, rows [][][]float32, width in
 			return fmt.Errorf("part %d has %d rows, %d stand in the prompt", i, len(rows[i]), p.End-p.Start)
 		}
 		for j, row := range rows[i] {
-			if len(row) != width {
+			if len(row) != width && (row != nil || j == 0) {
 				return fmt.Errorf("part %d has rows of %d values, the model's are %d", i, len(row), width)
 			}
 			s.rows[p.Start+j] = row

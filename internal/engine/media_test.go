@@ -186,6 +186,11 @@ func TestMediaThatDoNotCome(t *testing.T) {
 			return [][][]float32{rowsOf(picture(1, 0, 19))}, nil
 		},
 			"part 0 has 19 rows, 20 stand in the prompt"},
+		{"none at the beginning", func(_ context.Context, m []blockhash.Media) ([][][]float32, error) {
+			rows := rowsOf(m[0])
+			rows[0] = nil
+			return [][][]float32{rows}, nil
+		}, "part 0 has rows of 0 values, the model's are 4"},
 		{"too wide", func(_ context.Context, m []blockhash.Media) ([][][]float32, error) {
 			rows := rowsOf(m[0])
 			rows[19] = make([]float32, 5)

@@ -18,10 +18,14 @@ const (
 	MediaEmbeddings MediaKind = "embeddings"
 )
 
-// MediaPart is content that stands in a prompt as Rows placeholders from position Start on.
+// MediaPart is content that stands in the positions [Start, End) of a prompt: Rows times the
+// token Token, as a placeholder for an embedding, beginning with the first position, and
+// perhaps other tokens between them.
 type MediaPart struct {
-	Start int `json:"start"`
-	Rows  int `json:"rows"`
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Rows  int    `json:"rows"`
+	Token uint32 `json:"token"`
 	// Key identifies the embeddings: whoever has some under it need not compute them.
 	Key  blockhash.Key `json:"key"`
 	Kind MediaKind     `json:"kind"`
@@ -38,7 +42,7 @@ type MediaSource struct {
 
 // Span returns where the part lies in the prompt, and its key.
 func (p *MediaPart) Span() blockhash.Media {
-	return blockhash.Media{Start: p.Start, End: p.Start + p.Rows, Key: p.Key}
+	return blockhash.Media{Start: p.Start, End: p.End, Key: p.Key}
 }
 
 // Spans returns those of all parts.

@@ -102,7 +102,7 @@ func (a *album) put(content string, start, rows int) protocol.MediaPart {
 	var key blockhash.Key
 	copy(key[:], fmt.Sprintf("%.14s%02d", id, rows))
 	return protocol.MediaPart{
-		Start: start, Rows: rows, Key: key, Kind: protocol.MediaImage,
+		Start: start, End: start + rows, Rows: rows, Token: 7, Key: key, Kind: protocol.MediaImage,
 		Source: protocol.MediaSource{Frontend: a.drt.ID(), ID: id, Size: int64(len(content))},
 	}
 }
@@ -112,10 +112,21 @@ func (a *album) put(content string, start, rows int) protocol.MediaPart {
 func (a *album) illustrate(req *protocol.PreprocessedRequest, parts ...protocol.MediaPart) (means []uint32) {
 	req.Media = parts
 	req.TokenIDs = slices.Clone(req.TokenIDs)
+	for i, token := range req.TokenIDs {
+		if token == 7 { // which is for images
+			req.TokenIDs[i] = 8
+		}
+	}
 	means = slices.Clone(req.TokenIDs)
-	for _, p := range parts {
+	for i := range parts {
+		p := &parts[i]
+		p.End = p.Start
 		for i, row := range embeddings(p.Rows, a.content[p.Source.ID]) {
-			req.TokenIDs[p.Start+i], means[p.Start+i] = 7, mock.TokenOf(row)
+			if i > 0 && i%12 == 0 { // text between the rows
+				p.End += 2
+			}
+			req.TokenIDs[p.End], means[p.End] = 7, mock.TokenOf(row)
+			p.End++
 		}
 	}
 	return means
@@ -163,7 +174,7 @@ func TestImages(t *testing.T) {
 				req := request(name, prompt(r, 200), 8)
 				one, two := a.put(fmt.Sprint("one ", n), 5, 40), a.put(fmt.Sprint("two ", n), 120, 17)
 				again := one
-				again.Start = 60
+				again.Start = 70
 				means := a.illustrate(&req, one, again, two)
 				got := w.generate(t.Context(), "worker-3", way(req))
 				check(t, got, means, 8)

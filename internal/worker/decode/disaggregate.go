@@ -42,7 +42,7 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 }
 
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
-	if n := len(d.media); n > 0 && d.media[n-1].Start+d.media[n-1].Rows >= prompt {
+	if n := len(d.media); n > 0 && d.media[n-1].End >= prompt {
 		return false, whyEndsWithImage
 	}
 	stats := d.w.Engine.Stats()

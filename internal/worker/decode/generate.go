@@ -21,7 +21,7 @@ func (w *Role) generate(ctx context.Context, req *requestplane.Request, send fun
 	if err := w.CheckModel(p.ModelSum); err != nil {
 		return err
 	}
-	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg, media: p.Media, images: w.Images.Of(p.RequestID, w.Model.Digest, p.Media)}
+	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg, media: p.Media, images: w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media)}
 	id, stream, err := w.begin(ctx, &p, d)
 	if err != nil {
 		return err

@@ -51,22 +51,23 @@ func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, alone
 
 // Images are those of one prompt.
 type Images struct {
-	f     *Finder
-	id    string // of the request
-	model string // digest
-	parts []protocol.MediaPart
+	f      *Finder
+	id     string // of the request
+	model  string // digest
+	tokens []uint32
+	parts  []protocol.MediaPart
 
 	mu    sync.Mutex
 	about protocol.Encoded
 }
 
-// Of returns the images of a request. Without any it returns nil, which has no embeddings.
+// Of returns the images of a prompt. Without any it returns nil, which has no embeddings.
 // Those of a nil finder cannot be had, and the engine refuses the request.
-func (f *Finder) Of(request, model string, parts []protocol.MediaPart) *Images {
+func (f *Finder) Of(request, model string, tokens []uint32, parts []protocol.MediaPart) *Images {
 	if len(parts) == 0 {
 		return nil
 	}
-	return &Images{f: f, id: request, model: model, parts: parts}
+	return &Images{f: f, id: request, model: model, tokens: tokens, parts: parts}
 }
 
 // Media is what the engine needs to know of the images.
@@ -107,7 +108,9 @@ func (m *Images) embed(ctx context.Context, spans []blockhash.Media) ([][][]floa
 			if err != nil {
 				cancel(fmt.Errorf("image %d: %w", at+1, err)) // the first one counts
 			}
-			rows[i] = got
+			if rows[i], err = m.spread(&m.parts[at], got); err != nil {
+				cancel(fmt.Errorf("image %d: %w", at+1, err))
+			}
 		})
 	}
 	wg.Wait()
@@ -118,6 +121,24 @@ func (m *Images) embed(ctx context.Context, spans []blockhash.Media) ([][][]floa
 	defer m.mu.Unlock()
 	m.about.NS += int64(time.Since(begin))
 	return rows, nil
+}
+
+// spread puts the embeddings of a part where its placeholders are.
+func (m *Images) spread(p *protocol.MediaPart, rows [][]float32) ([][]float32, error) {
+	if len(rows) == p.End-p.Start {
+		return rows, nil // without a copy: no other tokens
+	}
+	all := make([][]float32, p.End-p.Start)
+	n := 0
+	for i, token := range m.tokens[p.Start:p.End] {
+		if token == p.Token {
+			if n < len(rows) {
+				all[i] = rows[n]
+			}
+			n++
+		}
+	}
+	return all, checkRows(rows, n)
 }
 
 // note changes what is known of the embeddings.

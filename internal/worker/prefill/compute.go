@@ -78,7 +78,7 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	}
 	pointStartTold.Hit()
 
-	wr, images := w.KV.NewWriter(), w.Images.Of(req.RequestID, w.Model.Digest, req.Media)
+	wr, images := w.KV.NewWriter(), w.Images.Of(req.RequestID, w.Model.Digest, req.TokenIDs, req.Media)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	c := w.begin(ctx, engine.PrefillRequest{

@@ -82,7 +82,7 @@ func (w *Role) serveFirstHop(ctx, work context.Context, r *requestplane.Request,
 		return w.prefillInRoom(ctx, &p, send)
 	}
 	begin := time.Now()
-	images := w.Images.Of(p.RequestID, w.Model.Digest, p.Media)
+	images := w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media)
 	held, err := w.Engine.Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media()})
 	if err != nil {
 		return prefillError(err)

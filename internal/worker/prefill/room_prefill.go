@@ -56,7 +56,7 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	wr := w.KV.NewWriter()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	images := w.Images.Of(p.RequestID, w.Model.Digest, p.Media)
+	images := w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media)
 	c := w.begin(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media(), Progress: wr.Progress}, fail)
 	defer c.end()
 
