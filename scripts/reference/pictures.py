@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import PIL
-from PIL import Image
+from PIL import Image, ImageOps
 
 
 def sample(w, h, seed=1):
@@ -110,7 +110,8 @@ def riff(chunks):
 
 def exif(orientation, order="<"):
     head = b"II*\0" if order == "<" else b"MM\0*"
-    return head + struct.pack(order + "IHHHIHHI", 8, 1, 0x112, 3, 1, orientation, 0, 0)
+    width = (0x100, 4, 1, 45)  # another entry before
+    return head + struct.pack(order + "IHHHIIHHIHHI", 8, 2, *width, 0x112, 3, 1, orientation, 0, 0)
 
 
 def saved(im, kind, **options):
@@ -150,7 +151,8 @@ def files():
         yield f"palette{depth}.png", png(indices, depth, 3, palette=colors)
         yield f"palette{depth}-clear.png", png(indices, depth, 3, palette=colors, trns=bytes(77 * i % 256 for i in range(2**depth - 1)))
     yield "animated.png", saved(im, "PNG", save_all=True, append_images=[Image.fromarray(sample(45, 31, 9))])
-    yield "turned6.png", png(rgb, 8, 2, exif=exif(6, ">"))
+    for n in range(1, 9):
+        yield f"turned{n}.png", png(sample(9, 5), 8, 2, exif=exif(n, "<>"[n % 2]))
 
     colors = rng.randint(0, 256, 48).astype(np.uint8).tobytes()
     frame = rng.randint(0, 16, (11, 13)).astype(np.uint8)
@@ -197,15 +199,14 @@ def files():
     yield "rgb.jpg", subprocess.run(["cjpeg", "-quality", "90", "-rgb"], input=ppm, capture_output=True, check=True).stdout
     cmyk = np.dstack([rgb, sample(45, 31, 3)[:, :, 0] // 2])
     yield "cmyk.jpg", saved(Image.fromarray(cmyk, "CMYK"), "JPEG", quality=95)
-    for n in range(1, 9):
-        yield f"turned{n}.jpg", saved(Image.fromarray(sample(21, 13)), "JPEG", quality=90, exif=b"Exif\0\0" + exif(n, "<>"[n % 2]))
+    yield "turned6.jpg", saved(Image.fromarray(sample(21, 13)), "JPEG", quality=90, exif=b"Exif\0\0" + exif(6, ">"))
 
 
 def record(name, data, folder):
     im = Image.open(io.BytesIO(data))
     if name == "gray4-clear.png":  # Pillow compares the value of 4 bits with samples of 8
         im.info["transparency"] *= 17
-    turned = PIL.ImageOps.exif_transpose(im)
+    turned = ImageOps.exif_transpose(im)
     want = np.array(im.convert("RGB"))
     white = np.array(over_white(im))
     if im.mode == "I":  # Pillow would clip 16 bits at 255
@@ -214,7 +215,7 @@ def record(name, data, folder):
     if turned.size != im.size or turned.tobytes() != im.tobytes():
         entry |= {"turned_w": turned.width, "turned_h": turned.height, "turned": sha(turned.convert("RGB"))}
     if name.endswith(".jpg"):  # not equal: compared by distance
-        Image.fromarray(want).save(folder / (name + ".want.png"), optimize=True)
+        turned.convert("RGB").save(folder / (name + ".want.png"), optimize=True)
     return entry
 
 
@@ -260,5 +261,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    import PIL.ImageOps
     main(Path(sys.argv[1]))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"image"
 	"strings"
 	"testing"
 )
@@ -129,6 +130,11 @@ func TestDecodeNamesWhatItRefuses(t *testing.T) {
 		copy(data[at:], b)
 		return data
 	}
+	noPixels := file(t, "whole.gif")
+	noPixels[6] = 0
+	shortFrame := file(t, "animated-part.webp")
+	anmf := bytes.Index(shortFrame, []byte("ANMF"))
+	shortFrame = append(shortFrame[:anmf], "ANMF\x0f\x00\x00\x00123456789012345"...)
 	cmyk := file(t, "cmyk.jpg")
 	adobe := bytes.Index(cmyk, []byte("Adobe"))
 	cmyk[adobe] = 'a'
@@ -153,6 +159,8 @@ func TestDecodeNamesWhatItRefuses(t *testing.T) {
 		"unmarked CMYK":         {cmyk, ErrUnsupported, "Adobe"},
 		"compressed BMP":        {bmp, ErrUnsupported, "compressed"},
 		"GIF frame outside":     {gif, ErrFormat, "bounds"},
+		"GIF of no pixels":      {noPixels, ErrFormat, "0 x 11"},
+		"WebP of a short frame": {shortFrame, ErrFormat, "first frame"},
 		"GIF without a frame":   {append(file(t, "part.gif")[:61], ';'), ErrFormat, "no frame"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +169,34 @@ func TestDecodeNamesWhatItRefuses(t *testing.T) {
 				t.Errorf("%v, want %v with %q", err, c.kind, c.text)
 			}
 		})
+	}
+}
+
+// Segments may hold anything, and markers may be preceded by any number of 0xff.
+func TestMarkersOfAJPEG(t *testing.T) {
+	data := file(t, "420.jpg")
+	want, err := Decode(data, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoy := []byte("\xff\xc0\x00\x0b\x08\xff\xff\xff\xff\x01\x01\x11\x00" + strings.Repeat("\xff\xda\x00\x02", 300))
+	segment := append([]byte("\xff\xff\xff\xe2\x00\x00"), decoy...)
+	binary.BigEndian.PutUint16(segment[4:], uint16(2+len(decoy)))
+	m, err := Decode(bytes.Join([][]byte{data[:2], segment, data[2:]}, nil), Options{})
+	if err != nil || !bytes.Equal(m.Pix, want.Pix) {
+		t.Errorf("a segment that looks like markers: %v", err)
+	}
+}
+
+func TestCheckedComparesBothSides(t *testing.T) {
+	m := image.NewGray(image.Rect(0, 0, 4, 3))
+	for _, c := range []struct {
+		w, h int
+		err  error
+	}{{4, 3, nil}, {5, 3, ErrFormat}, {4, 2, ErrFormat}} {
+		if _, err := checked(m, nil, c.w, c.h); !errors.Is(err, c.err) {
+			t.Errorf("%d x %d: %v", c.w, c.h, err)
+		}
 	}
 }
 
@@ -179,6 +215,30 @@ func TestWindowCropsAndPads(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestResizeWindowIsAWindowOfTheWhole(t *testing.T) {
+	m := sample(37, 29, 1)
+	for _, size := range [][2]int{{37, 29}, {37, 90}, {80, 29}, {15, 11}, {64, 57}} {
+		whole, err := m.Resize(size[0], size[1], Lanczos)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range [][4]int{{0, 0, size[0], size[1]}, {3, 2, 9, 5}, {-2, -3, 100, 100}, {0, 4, size[0], 3}, {4, 0, 3, size[1]}, {-9, 3, 12, 4}, {10, 8, 90, 90}, {200, 0, 4, 4}} {
+			got, err := m.ResizeWindow(size[0], size[1], Lanczos, c[0], c[1], c[2], c[3])
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := whole.Window(c[0], c[1], c[2], c[3])
+			if got.W != want.W || got.H != want.H || !bytes.Equal(got.Pix, want.Pix) {
+				t.Errorf("window %v of %v: %d x %d pixels differ", c, size, got.W, got.H)
+			}
+		}
+	}
+	// The whole would have 35 G pixels.
+	if got, err := sample(1, 1000, 1).ResizeWindow(336, 336*1000000, Bicubic, 0, 168*1000000, 336, 336); err != nil || got.H != 336 {
+		t.Errorf("the middle of a strip: %v", err)
 	}
 }
 

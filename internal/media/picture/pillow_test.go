@@ -117,7 +117,7 @@ func TestDecodeIsCloseToLibjpeg(t *testing.T) {
 		if !strings.HasSuffix(f.File, ".jpg") {
 			continue
 		}
-		m, err := Decode(file(t, f.File), Options{AsStored: true})
+		m, err := Decode(file(t, f.File), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func (f Filter) kernel() (weight func(x float64) float64, reach float64) {
 			if x < -3 || x >= 3 {
 				return 0
 			}
-			return sinc(x) * sinc(x/3)
+			return float64(sinc(x) * sinc(x/3))
 		}, 3
 	case Bilinear:
 		return func(x float64) float64 { return max(1-math.Abs(x), 0) }, 1
@@ -72,17 +72,17 @@ type span struct {
 	weights []int32
 }
 
-// spans computes those of a row or column that is resized.
-func (f Filter) spans(from, to int) []span {
+// spans computes those of the pixels [first, last) of a row or column that is resized.
+func (f Filter) spans(from, to, first, last int) []span {
 	weight, reach := f.kernel()
 	scale := float64(from) / float64(to)
 	stretch := max(scale, 1)
-	reach *= stretch
+	reach = float64(reach * stretch)
 	inverse := 1 / stretch
-	spans := make([]span, to)
+	spans := make([]span, last-first)
 	var weights []float64
 	for i := range spans {
-		center := (float64(i) + 0.5) * scale
+		center := float64((float64(first+i) + 0.5) * scale)
 		start := max(int(center-reach+0.5), 0)
 		end := min(int(center+reach+0.5), from)
 		weights = weights[:0]
@@ -107,19 +107,50 @@ func (f Filter) spans(from, to int) []span {
 // Resize returns the picture in another size, with the same bytes as Pillow's resize
 // without reducing_gap. It first resizes rows, then columns, and rounds to 8 bits after
 // each. The memory it needs beside the result is a picture of the new width and the old
-// height. An unchanged size returns the picture itself.
+// height. An unchanged size returns the
+// picture itself.
 func (m *Image) Resize(w, h int, f Filter) (*Image, error) {
+	return m.ResizeWindow(w, h, f, 0, 0, w, h)
+}
+
+// ResizeWindow returns what Window(x, y, ww, wh) makes of the resized picture. It computes
+// no more than that, however large the resized picture would be. The result may share
+// its pixels with m.
+func (m *Image) ResizeWindow(w, h int, f Filter, x, y, ww, wh int) (*Image, error) {
 	if weight, _ := f.kernel(); weight == nil {
 		return nil, fmt.Errorf("resize: %w: %v", ErrUnsupported, f)
 	}
-	if w < 1 || h < 1 || m.W < 1 || m.H < 1 {
-		return nil, fmt.Errorf("resize: %d x %d to %d x %d pixels", m.W, m.H, w, h)
+	if w < 1 || h < 1 || m.W < 1 || m.H < 1 || ww < 1 || wh < 1 {
+		return nil, fmt.Errorf("resize: %d x %d to %d x %d pixels, of which %d x %d", m.W, m.H, w, h, ww, wh)
+	}
+	left, right := max(x, 0), min(x+ww, w)
+	top, bottom := max(y, 0), min(y+wh, h)
+	if left >= right || top >= bottom {
+		return New(ww, wh), nil
+	}
+	firstRow, lastRow := top, bottom
+	var columns []span
+	if h != m.H { // rows are needed as far as the columns of the window reach
+		columns = f.spans(m.H, h, top, bottom)
+		end := columns[len(columns)-1]
+		firstRow, lastRow = columns[0].start, end.start+len(end.weights)
+		for i := range columns {
+			columns[i].start -= firstRow
+		}
+	}
+	if firstRow > 0 || lastRow < m.H {
+		m = &Image{m.W, lastRow - firstRow, m.Pix[3*m.W*firstRow : 3*m.W*lastRow]}
 	}
 	if w != m.W {
-		m = m.resizeRows(f.spans(m.W, w))
+		m = m.resizeRows(f.spans(m.W, w, left, right))
+	} else if left > 0 || right < w {
+		m = m.Window(left, 0, right-left, m.H)
 	}
-	if h != m.H {
-		m = m.resizeColumns(f.spans(m.H, h))
+	if columns != nil {
+		m = m.resizeColumns(columns)
+	}
+	if left != x || top != y || m.W != ww || m.H != wh {
+		m = m.Window(x-left, y-top, ww, wh)
 	}
 	return m, nil
 }
