@@ -72,6 +72,7 @@ var onlyRules = []only{
 	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja", "jsonscan"}, "files become tensors; who computes with them is above"},
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"media/picture", nil, "pure: files of images in, pixels out; what a model makes of them is for others"},
+	{"media/prepare", []string{"media/picture"}, "pure: a picture and a checkpoint's files in, numbers and texts out; it knows no model and no prompt"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
 	{"openai", nil, "a client of a public API: knows no cluster"},
 	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},

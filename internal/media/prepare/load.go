@@ -1,0 +1,120 @@
+package prepare
+
+import (
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/media/picture"
+)
+
+// Names of the files that describe a processor.
+const (
+	preprocessorName = "preprocessor_config.json"
+	processorName    = "processor_config.json"
+	configName       = "config.json"
+)
+
+// Files are the contents of the files that describe a processor. A file that the
+// checkpoint lacks is nil. One of the first two is needed.
+type Files struct {
+	Preprocessor []byte // preprocessor_config.json
+	Processor    []byte // processor_config.json
+	Config       []byte // config.json: what it says of the vision tower
+}
+
+// family is a way to cut pictures and to write them into the prompt.
+type family interface {
+	plan(w, h int) (Plan, error) // without its text
+	text(p Plan) string
+	prepare(m *picture.Image, in *Input) error
+}
+
+// families are the kinds of processors, by the name of the class in files and by the
+// type of the model in config.json, with the class that prepares pictures by default.
+var families = []struct {
+	names       []string
+	placeholder string
+	overWhite   bool
+	class       string
+	load        func(l *loader) family
+}{
+	{[]string{"Idefics3Processor", "SmolVLMProcessor", "idefics3", "smolvlm"}, "<image>", true, "Idefics3ImageProcessor", loadTiles},
+	{[]string{"LlavaProcessor", "llava"}, "<image>", false, "CLIPImageProcessor", loadCrop},
+	{[]string{"LlavaNextProcessor", "llava_next"}, "<image>", false, "LlavaNextImageProcessor", loadAnyRes},
+	{[]string{"Gemma3Processor", "gemma3"}, "<start_of_image>", false, "Gemma3ImageProcessor", loadGemma},
+	{[]string{"Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}, "<|image_pad|>", false, "Qwen2VLImageProcessor", loadPatches},
+}
+
+// loader is what a family reads.
+type loader struct {
+	class       string // of the image processor
+	settings    fields // of it, with defaults
+	processor   fields // processor_config.json
+	vision      fields // vision_config of config.json
+	config      fields
+	placeholder string
+	colors      *colors
+}
+
+// Processor prepares pictures for one checkpoint.
+type Processor struct {
+	family      family
+	placeholder string
+	overWhite   bool
+}
+
+// Load reads the description of a processor. An error is a [FieldError].
+func Load(files Files) (*Processor, error) {
+	var err error
+	l := &loader{
+		processor: parse(processorName, files.Processor, &err),
+		config:    parse(configName, files.Config, &err),
+	}
+	l.vision = l.config.object("vision_config")
+	image := parse(preprocessorName, files.Preprocessor, &err)
+	if files.Preprocessor == nil { // newer checkpoints nest one file in the other
+		if !l.processor.has("image_processor") {
+			return nil, &FieldError{preprocessorName, "", ErrConfig, "missing, and " + processorName + " has no image_processor"}
+		}
+		image = l.processor.object("image_processor")
+	}
+	name := l.processor.text("processor_class", image.text("processor_class", l.config.text("model_type", "")))
+	if err != nil {
+		return nil, err
+	}
+	for _, known := range families {
+		for _, n := range known.names {
+			if n != name {
+				continue
+			}
+			p := &Processor{placeholder: known.placeholder, overWhite: known.overWhite}
+			l.placeholder = known.placeholder
+			l.class, l.settings = class(image, known.class)
+			l.colors = l.settings.colors()
+			p.family = known.load(l)
+			return p, err
+		}
+	}
+	return nil, &FieldError{processorName, "processor_class", ErrUnsupported, fmt.Sprintf("%q", name)}
+}
+
+// processorFields refuses unknown fields of processor_config.json.
+func (l *loader) processorFields(names ...string) {
+	l.processor.onlyKnown(append(names, "processor_class", "image_processor", "video_processor", "chat_template", "auto_map")...)
+}
+
+// class refuses image processors that the family does not go with.
+func (l *loader) want(classes ...string) {
+	for _, c := range classes {
+		if c == l.class {
+			return
+		}
+	}
+	l.settings.fail("image_processor_type", ErrUnsupported, fmt.Sprintf("%q for this family", l.class))
+}
+
+// Placeholder is the text that stands for one image in a prompt, as the chat template
+// writes it. [Plan.Text] replaces it.
+func (p *Processor) Placeholder() string { return p.placeholder }
+
+// DecodeOptions are those with which the processor wants pictures to be decoded.
+func (p *Processor) DecodeOptions() picture.Options { return picture.Options{OverWhite: p.overWhite} }
