@@ -66,13 +66,24 @@ func (r *Report) config(m *model.Model) {
 	if c.RoPE.Factor > 0 {
 		r.Shape.RoPE += fmt.Sprintf(", factor %g", c.RoPE.Factor)
 	}
+	if v := c.Vision; v != nil {
+		r.Vision = &Vision{
+			Tower: v.Tower, Layers: v.Layers, Hidden: v.Hidden, Heads: v.Heads, FFN: v.FFN,
+			ImageSize: v.ImageSize, PatchSize: v.PatchSize, Projector: string(v.Projector.Kind), Tokens: v.Tokens(),
+		}
+	}
 	size := map[string]int64{"f32": 4, "bf16": 2}[m.KVDType()]
 	r.KV = KV{DType: m.KVDType(), BytesPerToken: 2 * size * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)}
 }
 
-// tensors counts weights by purpose and by type. The purpose goes by the name.
+// tensors counts weights by purpose and by type. The purpose of those of the text model
+// goes by the name.
 func (r *Report) tensors(m *model.Model) {
 	types := map[string]*DType{}
+	vision := map[string]bool{}
+	for _, spec := range m.Tensors() {
+		vision[spec.Name] = spec.Role.Vision()
+	}
 	for _, t := range m.Inventory() {
 		n := int64(1)
 		for _, d := range t.Shape {
@@ -90,7 +101,11 @@ func (r *Report) tensors(m *model.Model) {
 			r.Parameters.Unused += n
 			continue
 		}
-		*r.Parameters.of(t.Name) += n
+		if vision[t.Name] {
+			r.Parameters.Vision += n
+		} else {
+			*r.Parameters.of(t.Name) += n
+		}
 		r.Parameters.Total += n
 	}
 	for _, d := range types {

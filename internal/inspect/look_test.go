@@ -247,3 +247,23 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+func TestLookVision(t *testing.T) {
+	r := inspect.Look(t.Context(), modeltest.Generate(t, modeltest.Vision()["smolvlm"]))
+	if !r.Servable || len(r.Problems)+len(r.Warnings) > 0 {
+		t.Fatalf("problems %q, warnings %q", r.Problems, r.Warnings)
+	}
+	want := inspect.Vision{
+		Tower: "idefics3_vision", Layers: 3, Hidden: 24, Heads: 3, FFN: 40, ImageSize: 24, PatchSize: 4, Projector: "shuffle", Tokens: 4,
+	}
+	if r.Vision == nil || *r.Vision != want {
+		t.Errorf("vision %+v, want %+v", r.Vision, want)
+	}
+	norm, linear := int64(2*24), func(in, out int64) int64 { return in*out + out }
+	layer := 2*norm + 4*linear(24, 24) + linear(24, 40) + linear(40, 24)
+	weights := linear(3*4*4, 24) + 36*24 + 3*layer + norm + 9*24*32
+	text := inspect.Look(t.Context(), modeltest.Generate(t, modeltest.Families()["llama"])).Parameters
+	if r.Parameters.Vision != weights || r.Parameters.Total != text.Total+weights || r.Parameters.Attention != text.Attention {
+		t.Errorf("parameters %+v, want %d for vision and %+v", r.Parameters, weights, text)
+	}
+}

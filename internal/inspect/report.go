@@ -17,6 +17,7 @@ type Report struct {
 	Shape        Shape      `json:"shape"`
 	Context      int        `json:"context"` // tokens
 	Vocabulary   Vocabulary `json:"vocabulary"`
+	Vision       *Vision    `json:"vision,omitempty"` // nil for a model of text alone
 	KV           KV         `json:"kv"`
 	Weights      Weights    `json:"weights"`
 	Memory       []Memory   `json:"memory"`
@@ -35,6 +36,7 @@ type Parameters struct {
 	Experts   int64 `json:"experts"`
 	Norms     int64 `json:"norms"`
 	Head      int64 `json:"head"`
+	Vision    int64 `json:"vision"`
 	Unused    int64 `json:"unused"` // in the file for nothing, not in Total
 }
 
@@ -56,6 +58,19 @@ type Shape struct {
 	FFN      int    `json:"ffn"`
 	RoPE     string `json:"rope"`
 	TiedHead bool   `json:"tied_head"`
+}
+
+// Vision is the size of the part that turns images into rows of text embeddings.
+type Vision struct {
+	Tower     string `json:"tower"`
+	Layers    int    `json:"layers"` // that are computed
+	Hidden    int    `json:"hidden"`
+	Heads     int    `json:"heads"`
+	FFN       int    `json:"ffn"`
+	ImageSize int    `json:"image_size"` // pixels of a side of a view
+	PatchSize int    `json:"patch_size"`
+	Projector string `json:"projector"`
+	Tokens    int    `json:"tokens"` // rows that a whole view takes in a prompt
 }
 
 // Vocabulary compares the rows of the model with what its tokenizer knows.

@@ -59,6 +59,8 @@ type Config struct {
 	ScaleEmbed bool
 	MoE        MoE
 	FP8        FP8
+	// Vision is the part that reads images; nil for a model of text alone.
+	Vision *Vision
 }
 
 // MoE describes layers with experts. A router scores all experts for each token. The
@@ -72,13 +74,16 @@ type MoE struct {
 	Sparse []bool
 }
 
-// Activation is the nonlinear function of gated MLPs.
+// Activation is the nonlinear function of MLPs.
 type Activation string
 
-// Activations that engines compute, as config.json spells them.
+// Activations that engines compute, as config.json spells them. Gated MLPs have the first
+// two, and towers for images all but the first.
 const (
-	SiLU     Activation = "silu"              // x × logistic(x)
-	GELUTanh Activation = "gelu_pytorch_tanh" // ½x(1 + tanh(√(2/π)(x + 0.044715x³)))
+	SiLU      Activation = "silu"              // x × logistic(x)
+	GELUTanh  Activation = "gelu_pytorch_tanh" // ½x(1 + tanh(√(2/π)(x + 0.044715x³)))
+	GELU      Activation = "gelu"              // ½x(1 + erf(x / √2))
+	QuickGELU Activation = "quick_gelu"        // x × logistic(1.702x)
 )
 
 // WindowOf returns how many positions a layer attends to, its own included; 0 for all.
@@ -122,6 +127,7 @@ func ParseConfig(content []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	outer := f
 	if fam.nested {
 		f = f.descend("text_config")
 	}
@@ -161,6 +167,9 @@ func ParseConfig(content []byte) (Config, error) {
 		f.fail(ErrConfig, "head_dim", "%d is odd, rotary positions need pairs", c.HeadDim)
 	}
 	c.MaxContext = c.RoPE.context(c.MaxContext)
+	if fam.vision != nil {
+		c.Vision = fam.vision.read(outer, &c)
+	}
 	return c, *f.err
 }
 

@@ -26,9 +26,11 @@ type family struct {
 	// fused lists tensors of several roles. Roles that are also in names may be stored
 	// either way.
 	fused []fused
-	// roots lists replacements of the leading "model." of names; the first one found
-	// counts. nil if there are none.
+	// roots lists replacements of the leading "model." of names. The first one found
+	// counts, and the first of all where none is. nil if there are none.
 	roots []string
+	// vision says how the family reads images; nil if it does not.
+	vision *visionFamily
 	// ignored lists further tensors that checkpoints contain but that are not used.
 	ignored []string
 }
@@ -60,6 +62,7 @@ type defaults struct {
 func families() []family {
 	return []family{
 		llama(), mistral(), mixtral(), qwen2(), qwen3(), qwen3MoE(), gemma2(), gemma3(), phi3(),
+		smolVLM(), idefics3(), llava(),
 	}
 }
 

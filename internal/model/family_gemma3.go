@@ -1,7 +1,7 @@
 package model
 
-// gemma3 covers the text part of Gemma 3, alone or inside a checkpoint that also reads
-// images, whose other tensors are ignored. Unlike Gemma 2 it has norms on queries and
+// gemma3 covers Gemma 3, with or without the part that reads images: a SigLIP tower whose
+// patches are averaged in squares. Unlike Gemma 2 it has norms on queries and
 // keys, no caps unless the file sets them, and one layer in six without a window. Layers
 // with a window rotate by their own base, which rope_scaling does not scale.
 func gemma3() family {
@@ -25,5 +25,34 @@ func gemma3() family {
 		},
 		names: gemmaNames(),
 		roots: []string{"model.", "language_model.model.", "model.language_model."},
+		vision: &visionFamily{
+			read: readGemmaVision,
+			names: withNames(towerNames(), map[Role]string{
+				RoleProjectNorm: "projector.mm_soft_emb_norm.weight",
+				RoleProjectIn:   "projector.mm_input_projection_weight",
+			}),
+			towerRoots:     towerRoots(),
+			projectorRoots: []string{"multi_modal_projector.", "model.multi_modal_projector."},
+		},
 	}
+}
+
+func readGemmaVision(f fields, c *Config) *Vision {
+	if !f.has("vision_config") {
+		return nil
+	}
+	v := readTower(f, siglipTower)
+	v.PostNorm = true
+	tokens := f.size("mm_tokens_per_image", 256, maxPatches)
+	readImageToken(f, c, &v, 262144)
+	if *f.err != nil {
+		return nil
+	}
+	rows := intRoot(tokens)
+	if rows < 0 || v.Side()%rows != 0 {
+		f.fail(ErrUnsupported, "mm_tokens_per_image", "%d are not squares of the %d × %d patches of an image", tokens, v.Side(), v.Side())
+		return nil
+	}
+	v.Projector = Projector{Kind: ProjectPool, Factor: v.Side() / rows, NormEps: v.NormEps}
+	return &v
 }

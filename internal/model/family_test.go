@@ -46,7 +46,23 @@ const (
 	gemma3x4 = `{"architectures":["Gemma3ForConditionalGeneration"],"model_type":"gemma3","boi_token_index":255999,
 		"text_config":{"hidden_size":2560,"intermediate_size":10240,"model_type":"gemma3_text","num_hidden_layers":34,
 		"rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024},"torch_dtype":"bfloat16",
-		"vision_config":{"hidden_size":1152,"intermediate_size":4304,"num_hidden_layers":27}}`
+		"vision_config":{"hidden_size":1152,"image_size":896,"intermediate_size":4304,"model_type":"siglip_vision_model",
+		"num_attention_heads":16,"num_hidden_layers":27,"patch_size":14,"vision_use_head":false}}`
+	smolvlm256 = `{"architectures":["Idefics3ForConditionalGeneration"],"model_type":"idefics3","image_token_id":49190,
+		"scale_factor":4,"tie_word_embeddings":false,"torch_dtype":"bfloat16","vocab_size":49280,
+		"text_config":{"architectures":["VLlama3ForCausalLM"],"head_dim":64,"hidden_size":576,"intermediate_size":1536,
+		"max_position_embeddings":8192,"model_type":"llama","num_attention_heads":9,"num_hidden_layers":30,
+		"num_key_value_heads":3,"qk_layer_norms":false,"rms_norm_eps":1e-05,"rope_theta":100000,"vocab_size":49280},
+		"vision_config":{"hidden_size":768,"image_size":512,"max_image_size":{"longest_edge":512},"model_type":"idefics3",
+		"num_attention_heads":12,"patch_size":16,"tie_word_embeddings":false,"use_base_siglip":false}}`
+	// Most of what its text model has in common with the class is left out.
+	llava15 = `{"architectures":["LlavaForConditionalGeneration"],"ignore_index":-100,"image_token_index":32000,
+		"model_type":"llava","pad_token_id":32001,"projector_hidden_act":"gelu","text_config":{"_name_or_path":"x",
+		"architectures":["LlamaForCausalLM"],"max_position_embeddings":4096,"model_type":"llama","rms_norm_eps":1e-05,
+		"torch_dtype":"float16","vocab_size":32064},"tie_word_embeddings":false,"torch_dtype":"float16",
+		"vision_config":{"hidden_size":1024,"image_size":336,"intermediate_size":4096,"model_type":"clip_vision_model",
+		"num_attention_heads":16,"num_hidden_layers":24,"patch_size":14,"projection_dim":768,"vocab_size":32000},
+		"vision_feature_layer":-2,"vision_feature_select_strategy":"default","vocab_size":32064}`
 	phi3mini = `{"architectures":["Phi3ForCausalLM"],"model_type":"phi3","auto_map":{"AutoConfig":"x.Y"},
 		"hidden_act":"silu","hidden_size":3072,"intermediate_size":8192,"max_position_embeddings":4096,
 		"num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,"original_max_position_embeddings":4096,
@@ -106,6 +122,29 @@ func TestFamilies(t *testing.T) {
 			RoPE: RoPE{Theta: 1e6, Type: "linear", Factor: 8, Attention: 1}, LocalRoPE: new(plain(1e4)),
 			Act: GELUTanh, Window: 1024, Windowed: every(34, func(i int) bool { return i%6 != 5 }),
 			QueryScalar: 256, NormPlusOne: true, PostNorms: true, ScaleEmbed: true,
+			Vision: &Vision{
+				Tower: "siglip_vision_model", Hidden: 1152, FFN: 4304, Heads: 16, Layers: 27, ImageSize: 896, PatchSize: 14, NormEps: 1e-6,
+				Act: GELUTanh, PatchBias: true, PostNorm: true, ImageToken: 262144,
+				Projector: Projector{Kind: ProjectPool, Factor: 4, NormEps: 1e-6},
+			},
+		}},
+		{"SmolVLM 256M", smolvlm256, Config{
+			Family: "idefics3", Architecture: "Idefics3ForConditionalGeneration", Layers: 30, Hidden: 576, Heads: 9, KVHeads: 3, HeadDim: 64,
+			FFN: 1536, Vocab: 49280, MaxContext: 8192, NormEps: 1e-5, DType: "bfloat16", RoPE: plain(1e5),
+			Vision: &Vision{
+				Tower: "idefics3_vision", Hidden: 768, FFN: 3072, Heads: 12, Layers: 12, ImageSize: 512, PatchSize: 16, NormEps: 1e-6,
+				Act: GELUTanh, PatchBias: true, PostNorm: true, Bucketed: true, ImageToken: 49190,
+				Projector: Projector{Kind: ProjectShuffle, Factor: 4},
+			},
+		}},
+		{"LLaVA 1.5 7B", llava15, Config{
+			Family: "llava", Architecture: "LlavaForConditionalGeneration", Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, HeadDim: 128,
+			FFN: 11008, Vocab: 32064, MaxContext: 4096, NormEps: 1e-5, DType: "float16", RoPE: plain(1e4),
+			Vision: &Vision{
+				Tower: "clip_vision_model", Hidden: 1024, FFN: 4096, Heads: 16, Layers: 23, ImageSize: 336, PatchSize: 14, NormEps: 1e-5,
+				Act: QuickGELU, ClassToken: true, PreNorm: true, ImageToken: 32000,
+				Projector: Projector{Kind: ProjectMLP, Factor: 1, Act: GELU, Bias: true},
+			},
 		}},
 		{"Phi-3 mini 4k", phi3mini, Config{
 			Family: "phi3", Architecture: "Phi3ForCausalLM", Layers: 32, Hidden: 3072, Heads: 32, KVHeads: 32, HeadDim: 96,

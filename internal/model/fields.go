@@ -19,6 +19,8 @@ type fields struct {
 	path string // "config.json" or "config.json: rope_scaling"
 	raw  map[string]json.RawMessage
 	err  *error
+	// nested: it is an object in the file.
+	nested bool
 }
 
 // parseFields reads the object in a file.
@@ -212,7 +214,7 @@ func (f fields) names() []string { return slices.Sorted(maps.Keys(f.raw)) }
 
 // object reads a nested object, which shares the errors.
 func (f fields) object(name string) (fields, bool) {
-	sub := fields{path: f.path + ": " + name, err: f.err}
+	sub := fields{path: f.path + ": " + name, err: f.err, nested: true}
 	ok := f.decode(name, &sub.raw, "an object")
 	return sub, ok
 }

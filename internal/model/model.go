@@ -59,8 +59,13 @@ func (m *Model) checkTensors() (problems []error) {
 	bad := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("%w: "+format, append([]any{ErrWeights}, args...)...))
 	}
-	naming := newNaming(m.config.family(), func(name string) bool { _, ok := m.set.Lookup(name); return ok })
+	names := m.set.Names()
+	naming := newNaming(m.config.family(), names, func(name string) bool { _, ok := m.set.Lookup(name); return ok })
 	m.untie(naming)
+	if m.config.Vision != nil && !naming.vision.found {
+		m.config.Vision = nil
+		m.warnings = append(m.warnings, ConfigName+" describes a model that reads images, but the weights have no vision tensors: it reads text only")
+	}
 	m.specs = m.config.tensors(naming)
 	for _, spec := range m.specs {
 		m.wanted[spec.Name] = true
@@ -89,8 +94,8 @@ func (m *Model) checkTensors() (problems []error) {
 		bad("%d tensors are missing: %s", n, strings.Join(missing[:min(n, 3)], ", "))
 	}
 	var extra []string
-	ignorable := m.config.ignorable(naming)
-	for _, name := range m.set.Names() {
+	ignorable := m.config.ignorable(naming, names)
+	for _, name := range names {
 		if !m.wanted[name] && !ignorable[name] {
 			extra = append(extra, name)
 		}

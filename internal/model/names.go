@@ -71,17 +71,22 @@ type naming struct {
 	has func(name string) bool
 	// stacked: roles that may be stored either way share a tensor.
 	stacked bool
+	vision  visionNaming // of a family that reads images
 }
 
-// newNaming detects the root of a checkpoint's tensor names.
-func newNaming(fam family, has func(name string) bool) naming {
+// newNaming detects the roots of a checkpoint's tensor names, which are all. has and all
+// are nil for a checkpoint that is not written yet.
+func newNaming(fam family, all []string, has func(name string) bool) naming {
 	n := naming{fam: fam, root: "model.", has: has}
-	if has == nil {
-		return n
+	if len(fam.roots) > 0 {
+		n.root = fam.roots[0]
+	}
+	if fam.vision != nil {
+		n.vision = newVisionNaming(fam.vision, all)
 	}
 	for _, root := range fam.roots {
-		other := naming{fam: fam, root: root, has: has}
-		if has(other.fill(fam.names[RoleEmbed])) {
+		other := n
+		if other.root = root; has != nil && has(other.fill(fam.names[RoleEmbed])) {
 			return other
 		}
 	}

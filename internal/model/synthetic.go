@@ -40,6 +40,9 @@ type Synthetic struct {
 	Transformers5 bool
 	// Stacked writes the experts of a layer into one tensor, if the family has that form.
 	Stacked bool
+	// Images holds the fields of config.json that describe how images are read, such as
+	// vision_config. If it is set, the fields of the text model are under text_config.
+	Images map[string]any
 	// Extra holds further fields of config.json; they override the fields above.
 	Extra map[string]any
 	Seed  uint64
@@ -52,6 +55,19 @@ func Qwen3Small() Synthetic {
 	return Synthetic{
 		Family: "qwen3", Layers: 28, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072,
 		Vocab: 151936, ContextLen: 40960, DType: "bf16", Tied: true, RopeTheta: 1e6,
+	}
+}
+
+// SmolVLMSmall returns the shape of SmolVLM-256M: a tower of 93 million weights that makes
+// 64 rows of a view of 512 × 512 pixels, and a Llama of 135 million.
+func SmolVLMSmall() Synthetic {
+	return Synthetic{
+		Family: "smolvlm", Layers: 30, Hidden: 576, Heads: 9, KVHeads: 3, HeadDim: 64, FFN: 1536,
+		Vocab: 49280, ContextLen: 8192, DType: "bf16", RopeTheta: 1e5,
+		Images: map[string]any{
+			"vision_config": map[string]any{"hidden_size": 768, "num_attention_heads": 12, "image_size": 512, "patch_size": 16},
+			"scale_factor":  4, "image_token_id": 49190,
+		},
 	}
 }
 
@@ -167,14 +183,30 @@ func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
 		config["torch_dtype"] = dtype
 	}
 	maps.Copy(config, s.Extra)
+	if s.Images != nil {
+		config = s.nested(config)
+	}
 	return marshal(config)
+}
+
+// nested returns the configuration of a model that reads images around that of its text
+// model.
+func (s Synthetic) nested(text map[string]any) map[string]any {
+	known := s.family().architectures
+	outer := map[string]any{"architectures": known[max(0, len(known)-1):], "model_type": s.Family, "text_config": text}
+	if s.family().vision != nil && s.Family != gemma3().modelType {
+		text["model_type"] = llama().modelType
+	}
+	delete(text, "architectures")
+	maps.Copy(outer, s.Images)
+	return outer
 }
 
 func (s Synthetic) family() family { return Config{Family: s.Family}.family() }
 
 // naming determines which tensors to write.
 func (s Synthetic) naming(c Config) naming {
-	n := newNaming(c.family(), nil)
+	n := newNaming(c.family(), nil, nil)
 	n.stacked = s.Stacked
 	return n
 }

@@ -66,6 +66,24 @@ func distribution(r Role, config Config) (mean, width float64) {
 		return 0, d * math.Sqrt(3/float64(fanIn))
 	}
 	switch r {
+	case RoleVisionPreNorm, RoleVisionPostNorm, RoleVisionNorm, RoleVisionMLPNorm, RoleProjectNorm:
+		return 1, 0.2
+	case RoleClass:
+		return 0, 1
+	case RolePatch:
+		return deviation(1, 3*config.Vision.PatchSize*config.Vision.PatchSize)
+	case RoleVisionQ, RoleVisionK:
+		return deviation(scores, config.Vision.Hidden)
+	case RoleVisionO:
+		return deviation(attn, config.Vision.Hidden)
+	case RoleVisionV, RoleVisionUp:
+		return deviation(1, config.Vision.Hidden)
+	case RoleVisionDown:
+		return deviation(mlp, config.Vision.FFN)
+	case RoleProjectIn:
+		return deviation(1, config.Vision.Hidden*config.Vision.Projector.Factor*config.Vision.Projector.Factor)
+	case RoleProjectOut:
+		return deviation(1, config.Hidden)
 	case RoleFinalNorm:
 		return logits, 0.1 * logits
 	case RoleAttnNorm, RoleMLPNorm, RolePostAttnNorm, RolePostMLPNorm:

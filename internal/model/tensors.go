@@ -11,8 +11,8 @@ type Tensor = safetensors.Tensor
 // the shape [out, in].
 type Role int
 
-// Roles. Those before RoleAttnNorm exist once, the others in each layer, and those from
-// RoleExpertGate on for each expert.
+// Roles of the text model. Those before RoleAttnNorm exist once, the others in each layer,
+// and those from RoleExpertGate on for each expert.
 const (
 	RoleEmbed     Role = iota // [vocab, hidden]
 	RoleFinalNorm             // [hidden]
@@ -48,15 +48,15 @@ const (
 )
 
 // PerLayer reports whether each layer has a tensor of this role.
-func (r Role) PerLayer() bool { return r >= RoleAttnNorm }
+func (r Role) PerLayer() bool { return r >= RoleAttnNorm && r < numRoles || r >= RoleVisionNorm }
 
 // PerExpert reports whether each expert has a tensor of this role.
-func (r Role) PerExpert() bool { return r >= RoleExpertGate }
+func (r Role) PerExpert() bool { return r >= RoleExpertGate && r < numRoles }
 
 // Norm reports whether tensors of this role are weights of an RMS norm.
 func (r Role) Norm() bool {
 	switch r {
-	case RoleFinalNorm, RoleAttnNorm, RoleQNorm, RoleKNorm, RolePostAttnNorm, RoleMLPNorm, RolePostMLPNorm:
+	case RoleFinalNorm, RoleAttnNorm, RoleQNorm, RoleKNorm, RolePostAttnNorm, RoleMLPNorm, RolePostMLPNorm, RoleProjectNorm:
 		return true
 	}
 	return false
@@ -134,10 +134,10 @@ func (c Config) shape(r Role, layer int) []int {
 }
 
 // Tensors returns the tensors that a checkpoint with this configuration must hold:
-// embedding, layers in order, final norm, head. If a family may store a role in several
+// embedding, layers in order, final norm, head, then those of the vision part. If a family may store a role in several
 // ways, it assumes a tensor of its own.
 func (c Config) Tensors() []TensorSpec {
-	return c.tensors(newNaming(c.family(), nil))
+	return c.tensors(newNaming(c.family(), nil, nil))
 }
 
 func (c Config) tensors(n naming) []TensorSpec {
@@ -169,6 +169,9 @@ func (c Config) tensors(n naming) []TensorSpec {
 	}
 	add(RoleFinalNorm, 0)
 	add(RoleHead, 0)
+	if c.Vision != nil {
+		specs = append(specs, n.vision.specs(*c.Vision, c.Hidden)...)
+	}
 	return specs
 }
 
@@ -190,9 +193,15 @@ func (c Config) fusedSpec(n naming, f *fused, layer, experts int) TensorSpec {
 	return spec
 }
 
-// ignorable returns the names of unused tensors that a checkpoint may contain.
-func (c Config) ignorable(n naming) map[string]bool {
+// ignorable returns the names of unused tensors that a checkpoint, whose tensors are all,
+// may contain.
+func (c Config) ignorable(n naming, all []string) map[string]bool {
 	names := make(map[string]bool)
+	for _, name := range all {
+		if c.Vision != nil && n.vision.ignorable(name) {
+			names[name] = true
+		}
+	}
 	if c.TiedHead {
 		names[n.fill(n.fam.names[RoleHead])] = true
 	}

@@ -21,6 +21,22 @@ def common(arch, model_type, **fields):
     return {k: v for k, v in c.items() if v != "absent"}
 
 
+def tower(kind, **fields):
+    # The eps is so large that another one shows.
+    return {"model_type": kind, "hidden_size": 40, "intermediate_size": 56, "num_hidden_layers": 3, "num_attention_heads": 2,
+            "layer_norm_eps": 0.02, **fields}
+
+
+def images(arch, model_type, **fields):
+    text = common("LlamaForCausalLM", "llama", hidden_size=32, intermediate_size=52)
+    return {"architectures": [arch], "model_type": model_type, "torch_dtype": "float32", "text_config": text, **fields}
+
+
+def box(side, rows, columns):
+    """A mask of the first rows and columns of a view."""
+    return [int(i // side < rows and i % side < columns) for i in range(side * side)]
+
+
 def factors(n, low, high):
     return [round(low + (high - low) * i / (n - 1), 3) for i in range(n)]
 
@@ -76,7 +92,8 @@ def cases():
         torch_dtype="bfloat16")
     yield "gemma3-images", {
         "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "torch_dtype": "float32",
-        "vision_config": {"hidden_size": 8},
+        "mm_tokens_per_image": 9, "image_token_index": VOCAB - 3, "views": [[24, 24, None], [24, 24, None]],
+        "vision_config": tower("siglip_vision_model", image_size=24, patch_size=4),
         "text_config": {
             "model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
             "vocab_size": VOCAB, "sliding_window": 6, "max_position_embeddings": 512,
@@ -84,6 +101,25 @@ def cases():
             "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}}
+    yield "smolvlm", images(
+        "SmolVLMForConditionalGeneration", "smolvlm", scale_factor=4, image_token_id=VOCAB - 3,
+        vision_config=tower("smolvlm_vision", image_size=80, patch_size=4, num_hidden_layers=2),
+        views=[[80, 80, None], [48, 48, None], [80, 80, box(20, 17, 19)]])
+    yield "idefics3", images(
+        "Idefics3ForConditionalGeneration", "idefics3", torch_dtype="bfloat16", image_token_id=VOCAB - 3,
+        vision_config=tower("idefics3_vision", image_size=36, patch_size=6, hidden_act="gelu", intermediate_size=43),
+        views=[[36, 36, None], [24, 24, None], [36, 36, box(6, 5, 4)], [24, 24, box(4, 1, 3)]])
+    yield "llava", images(
+        "LlavaForConditionalGeneration", "llava", image_token_index=VOCAB - 3, torch_dtype="float16",
+        vision_config=tower("clip_vision_model", image_size=70, patch_size=14), views=[[70, 70, None], [70, 70, None]])
+    yield "llava-full", images(
+        "LlavaForConditionalGeneration", "llava", image_token_index=VOCAB - 3, vision_feature_select_strategy="full",
+        vision_feature_layer=2, projector_hidden_act="gelu_pytorch_tanh", multimodal_projector_bias=False,
+        vision_config=tower("clip_vision_model", image_size=17, patch_size=5, hidden_act="gelu_pytorch_tanh"), views=[[17, 17, None]])
+    yield "llava-siglip", images(
+        "LlavaForConditionalGeneration", "llava", image_token_index=VOCAB - 3, vision_feature_select_strategy="full",
+        vision_feature_layer=-1, new_names=True,
+        vision_config=tower("siglip_vision_model", image_size=32, patch_size=8, hidden_act="quick_gelu"), views=[[32, 32, None]])
     phi3 = lambda **f: common("Phi3ForCausalLM", "phi3", **f)
     long = dict(
         original_max_position_embeddings=128, rope_scaling={
@@ -96,11 +132,17 @@ def cases():
 
 def tensors(c):
     """Names, shapes, means and widths, in the order of a published file."""
-    family, root = c["architectures"][0], "model."
+    family, root, whole = c["architectures"][0], "model.", c
     tied = c.get("tie_word_embeddings", family.startswith("Gemma"))
     if "text_config" in c:
-        root, c = "language_model.model.", {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-                                            **c["text_config"]}
+        root = "language_model.model."
+        c = c["text_config"]
+        if family.startswith("Gemma"):
+            c = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, **c}
+    if family.startswith(("SmolVLM", "Idefics3")):
+        root = "model.text_model."
+    if whole.get("new_names"):
+        root = "model.language_model."
     h, ffn = c["hidden_size"], c.get("intermediate_size")
     dim = c.get("head_dim") or h // c["num_attention_heads"]
     q, kv = c["num_attention_heads"] * dim, c["num_key_value_heads"] * dim
@@ -167,5 +209,54 @@ def tensors(c):
                 bias(m + name + "_proj.bias", rows)
     norm(root + "norm.weight", h, 3.0)
     if not tied:
-        matrix("lm_head.weight", c["vocab_size"], h)
+        matrix(root.removesuffix("model.") + "lm_head.weight" if root == "language_model.model." else "lm_head.weight", c["vocab_size"], h)
+    if "vision_config" in whole:
+        vision(whole, h, matrix, norm, bias, out)
     return out
+
+
+def vision(c, hidden, matrix, norm, bias, out):
+    """The tensors of tower and projector."""
+    family, v = c["architectures"][0], c["vision_config"]
+    clip, h, side = v["model_type"] == "clip_vision_model", v["hidden_size"], v["image_size"] // v["patch_size"]
+    smol = family.startswith(("SmolVLM", "Idefics3"))
+    root = "model.vision_model." if smol else "vision_tower.vision_model."
+    project = "model.connector." if smol else "multi_modal_projector."
+    if c.get("new_names"):
+        root, project = "model." + root, "model." + project
+
+    def layer_norm(name):
+        out.append((name + ".weight", [h], 1.0, 0.3))
+        bias(name + ".bias", h)
+
+    def linear(name, rows, cols, deviation=1.0, has_bias=True):
+        matrix(name + ".weight", rows, cols, deviation)
+        if has_bias:
+            bias(name + ".bias", rows)
+
+    values = 3 * v["patch_size"] ** 2
+    out.append((root + "embeddings.patch_embedding.weight", [h, 3, v["patch_size"], v["patch_size"]], 0.0, round(math.sqrt(3 / values), 4)))
+    if clip:
+        out.append((root + "embeddings.class_embedding", [h], 0.0, 1.5))
+    else:
+        bias(root + "embeddings.patch_embedding.bias", h)
+    out.append((root + "embeddings.position_embedding.weight", [side * side + clip, h], 0.0, 1.5))
+    if clip:
+        layer_norm(root + "pre_layrnorm")
+    for i in range(v["num_hidden_layers"]):
+        p = f"{root}encoder.layers.{i}."
+        layer_norm(p + "layer_norm1")
+        for name, deviation in (("q", 1.7), ("k", 1.7), ("v", 1.0), ("out", 2.0)):
+            linear(p + f"self_attn.{name}_proj", h, h, deviation)
+        layer_norm(p + "layer_norm2")
+        linear(p + "mlp.fc1", v["intermediate_size"], h, 1.5)
+        linear(p + "mlp.fc2", h, v["intermediate_size"], 2.0)
+    layer_norm(root + "post_layernorm")
+    if smol:
+        linear(project + "modality_projection.proj", hidden, h * c.get("scale_factor", 2) ** 2, has_bias=False)
+    elif family.startswith("Llava"):
+        linear(project + "linear_1", hidden, h, has_bias=c.get("multimodal_projector_bias", True))
+        linear(project + "linear_2", hidden, hidden, has_bias=c.get("multimodal_projector_bias", True))
+    else:
+        norm(project + "mm_soft_emb_norm.weight", h)
+        out.append((project + "mm_input_projection_weight", [h, hidden], 0.0, round(math.sqrt(3 / h), 4)))

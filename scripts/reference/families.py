@@ -276,7 +276,28 @@ def phi3(c, w, ids):
     return head(c, w, rms_norm(x, w["model.norm.weight"], eps), False)
 
 
+def llama_inside(root, head):
+    """The Llama of a model that reads images: names have other beginnings."""
+
+    def forward(c, w, ids):
+        inner = {"model." + k[len(root) :]: v for k, v in w.items() if k.startswith(root)}
+        inner["lm_head.weight"] = w[head]
+        return llama(c["text_config"], inner, ids)
+
+    return forward
+
+
+def llava(c, w, ids):
+    new = "model.language_model.embed_tokens.weight" in w
+    inside = llama_inside("model.language_model.", "lm_head.weight") if new else llama_inside(
+        "language_model.model.", "language_model.lm_head.weight")
+    return inside(c, w, ids)
+
+
 FAMILIES = {
+    "SmolVLMForConditionalGeneration": llama_inside("model.text_model.", "lm_head.weight"),
+    "Idefics3ForConditionalGeneration": llama_inside("model.text_model.", "lm_head.weight"),
+    "LlavaForConditionalGeneration": llava,
     "LlamaForCausalLM": llama,
     "MistralForCausalLM": mistral,
     "MixtralForCausalLM": mixtral,

@@ -15,6 +15,7 @@ import torch
 
 from cases import cases, tensors
 from families import FAMILIES
+import vision
 from weights import load
 
 PROMPT, GREEDY = 44, 64
@@ -45,11 +46,17 @@ def record(config, names, seed):
     if len(set(greedy)) < 12:  # a loop of few tokens proves less
         return None
     served = config.get("served_context", 0)
-    config = {k: v for k, v in config.items() if k != "served_context"}
-    return {
+    views = config.get("views", [])
+    config = {k: v for k, v in config.items() if k not in ("served_context", "views", "new_names")}
+    golden = {
         "seed": seed, "config": config, "served_context": served, "tensors": names, "prompt": prompt,
         "logits": encode(forward_all(forward, config, served, w, prompt)), "greedy": greedy, "logprobs": logprobs,
     }
+    if views:
+        golden["views"] = [
+            {"w": width, "h": height, "mask": mask, "rows": encode(rows.contiguous())}
+            for width, height, mask, rows in vision.record(config, w, seed, views)]
+    return golden
 
 
 def forward_all(forward, config, served, w, prompt):

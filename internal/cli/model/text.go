@@ -26,6 +26,10 @@ func modelText(r inspect.Report, p term.Palette) string {
 			human.Plural(r.Shape.Heads, "head"), r.Shape.HeadDim, r.Shape.KVHeads, human.Commas(r.Shape.FFN))
 		line("rope", "%s", r.Shape.RoPE)
 	}
+	if v := r.Vision; v != nil {
+		line("vision", "%s: %s, hidden %s, %s, FFN %s; %d × %d pixels in patches of %d make %s", v.Tower, human.Plural(v.Layers, "layer"), human.Commas(v.Hidden),
+			human.Plural(v.Heads, "head"), human.Commas(v.FFN), v.ImageSize, v.ImageSize, v.PatchSize, human.Plural(v.Tokens, "token"))
+	}
 	if r.Parameters.Total > 0 {
 		line("parameters", "%s: %s", count(r.Parameters.Total), parameterText(r))
 	}
@@ -66,7 +70,7 @@ func parameterText(r inspect.Report) string {
 		n    int64
 	}{
 		{"embedding", r.Parameters.Embedding}, {"attention", r.Parameters.Attention}, {"MLP", r.Parameters.MLP}, {"experts", r.Parameters.Experts},
-		{"norms", r.Parameters.Norms}, {"head", r.Parameters.Head},
+		{"norms", r.Parameters.Norms}, {"head", r.Parameters.Head}, {"vision", r.Parameters.Vision},
 	} {
 		if part.n > 0 {
 			parts = append(parts, part.name+" "+count(part.n))

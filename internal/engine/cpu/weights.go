@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model"
@@ -67,10 +68,16 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 }
 
 // CopyBytes returns how much memory [Device.Load] takes for a model beside the mapped
-// files: all matrices in panels or, on a portable device, fp8 converted to bf16.
-func (d *Device) CopyBytes(m *model.Model) (n int64) {
+// files: all matrices of the text model in panels or, on a portable device, fp8 converted
+// to bf16.
+func (d *Device) CopyBytes(m *model.Model) int64 {
+	return d.copyBytes(m, func(r model.Role) bool { return !r.Vision() })
+}
+
+// copyBytes counts the tensors of some roles.
+func (d *Device) copyBytes(m *model.Model, counts func(model.Role) bool) (n int64) {
 	if d.level == kernel.Portable {
-		return fp8Bytes(m, m.Tensors()...)
+		return fp8Bytes(m, slices.DeleteFunc(slices.Clone(m.Tensors()), func(s model.TensorSpec) bool { return !counts(s.Role) })...)
 	}
 	kinds := make(map[string]kernel.Type)
 	for _, info := range m.Inventory() {
@@ -79,6 +86,9 @@ func (d *Device) CopyBytes(m *model.Model) (n int64) {
 		}
 	}
 	for _, spec := range m.Tensors() {
+		if !counts(spec.Role) {
+			continue
+		}
 		kind, ok := kinds[spec.Name]
 		if spec.Role == model.RoleEmbed {
 			n += fp8Bytes(m, spec)

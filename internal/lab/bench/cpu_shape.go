@@ -102,6 +102,9 @@ func newWork(m *model.Model, bits, kv float64) work {
 		head: float64(2 * c.Hidden * c.Vocab),
 	}
 	for _, spec := range m.Tensors() {
+		if spec.Role.Vision() {
+			continue // no step reads it
+		}
 		n := 1
 		for _, d := range spec.Shape {
 			n *= d

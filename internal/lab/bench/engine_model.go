@@ -147,7 +147,7 @@ func weightBytes(m *model.Model) int64 {
 
 func eachWeight(m *model.Model, f func(model.Tensor)) {
 	for _, spec := range m.Tensors() {
-		if spec.Role == model.RoleEmbed && !m.Config().TiedHead {
+		if spec.Role.Vision() || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
 			continue
 		}
 		if t, err := m.Tensor(spec.Name); err == nil { // Open has seen them all

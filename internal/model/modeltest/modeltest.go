@@ -64,5 +64,28 @@ func Families() map[string]Spec {
 		"phi3": spec("phi3", nil, map[string]any{
 			"partial_rotary_factor": 0.75, "sliding_window": 23, "original_max_position_embeddings": 64,
 			"rope_scaling": map[string]any{"type": "longrope", "short_factor": []float64{1, 1.1, 1.2}, "long_factor": []float64{1, 3, 8}}}),
+		"smolvlm":  Vision()["smolvlm"],
+		"idefics3": Vision()["idefics3"],
+		"llava":    Vision()["llava"],
+	}
+}
+
+// Vision gives a small checkpoint of every family that reads images, by name. A whole view
+// has 24 × 24 pixels and 36 patches, but that of llava, whose tower has 5 × 5 patches of
+// 14 pixels.
+func Vision() map[string]Spec {
+	spec := func(family string, images map[string]any) Spec {
+		return Spec{Family: family, Layers: 3, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 48, Vocab: 260, Seed: 11, Images: images}
+	}
+	tower := func(image, patch int) map[string]any {
+		return map[string]any{"hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_hidden_layers": 3, "image_size": image, "patch_size": patch}
+	}
+	gemma := spec("gemma3_text", map[string]any{"vision_config": tower(24, 4), "mm_tokens_per_image": 9, "image_token_index": 250})
+	gemma.DType, gemma.Tied = "bf16", true
+	return map[string]Spec{
+		"smolvlm":     spec("smolvlm", map[string]any{"vision_config": tower(24, 4), "scale_factor": 3, "image_token_id": 250}),
+		"idefics3":    spec("idefics3", map[string]any{"vision_config": tower(24, 4), "image_token_id": 250}),
+		"llava":       spec("llava", map[string]any{"vision_config": tower(70, 14), "image_token_index": 250}),
+		"gemma3_text": gemma,
 	}
 }

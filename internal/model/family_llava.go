@@ -1,0 +1,42 @@
+package model
+
+// llava covers LLaVA 1.5 and models of its form: a CLIP tower, or a SigLIP one, whose
+// patches each pass an MLP, and a Llama.
+func llava() family {
+	fam := nestedLlama("language_model.model.", "model.language_model.")
+	fam.modelType, fam.architectures = "llava", []string{"LlavaForConditionalGeneration"}
+	fam.vision = &visionFamily{
+		read: func(f fields, c *Config) *Vision {
+			clip := clipTower
+			if !f.has("vision_config") {
+				clip.hidden, clip.ffn, clip.layers, clip.heads, clip.image, clip.patch = 1024, 4096, 24, 16, 336, 14
+			}
+			v := readTower(f, clip, siglipTower)
+			readFeatureLayer(f, &v, -2)
+			v.Projector = Projector{
+				Kind: ProjectMLP, Factor: 1,
+				Act:  readGELU(f, "projector_hidden_act", GELU),
+				Bias: f.boolean("multimodal_projector_bias", true),
+			}
+			switch strategy := f.text("vision_feature_select_strategy", "default"); {
+			case strategy == "default" && !v.ClassToken && *f.err == nil:
+				f.fail(ErrUnsupported, "vision_feature_select_strategy", "default would drop a patch of a tower without class token; want full")
+			case strategy == "full":
+				v.KeepClass = v.ClassToken
+			case strategy != "default":
+				f.fail(ErrUnsupported, "vision_feature_select_strategy", "%q is unknown; known are default, full", strategy)
+			}
+			readImageToken(f, c, &v, 32000)
+			return &v
+		},
+		names: withNames(towerNames(), map[Role]string{
+			RoleProjectIn:      "projector.linear_1.weight",
+			RoleProjectInBias:  "projector.linear_1.bias",
+			RoleProjectOut:     "projector.linear_2.weight",
+			RoleProjectOutBias: "projector.linear_2.bias",
+		}),
+		towerRoots:     towerRoots(),
+		projectorRoots: []string{"multi_modal_projector.", "model.multi_modal_projector."},
+	}
+	return fam
+}
