@@ -54,6 +54,7 @@ type attention struct {
 	headDim   int
 	blockSize int
 	window    int     // positions that a query sees, its own included; 0: all
+	both      int     // all queries see this many positions, later ones included; 0: earlier ones only
 	limit     float32 // of scores, see bend; 0 for none
 }
 
@@ -83,7 +84,7 @@ func (a *attention) run(l *lane, t tile, item attnItem) {
 	rows := t.count * a.group
 	l.reserveQueries(rows, a.headDim)
 	for s := item.from; s < item.to; s++ {
-		from, to := s*segment, min((s+1)*segment, t.start+t.count)
+		from, to := s*segment, min((s+1)*segment, a.end(t.start+t.count-1))
 		part := a.plan.part(item, s, l.part)
 		a.score(l, t, item.head, from, to)
 		for r := range rows {
@@ -120,8 +121,7 @@ func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 		side := token % kernel.KVGroup
 		n := min(kernel.KVGroup-side, a.blockSize-token, to-p)
 		keys := cache.keys(l.keys, t.blocks[p/a.blockSize], a.layer, head, token/kernel.KVGroup)[side:]
-		// The first query that sees this piece.
-		r := max(0, p-t.start) * a.group
+		r := a.firstRow(t, p)
 		for ; r+2 <= rows; r += 2 {
 			scorePair(keys, a.row(a.query, t, kvHead, r), a.row(a.query, t, kvHead, r+1),
 				l.scores[r*segment+p-from:][:n], l.scores[(r+1)*segment+p-from:][:n])
@@ -186,11 +186,27 @@ func (a *attention) oldest(pos int) int {
 	return max(0, pos+1-a.window)
 }
 
+// end returns the position behind the last one that a query at pos attends to.
+func (a *attention) end(pos int) int {
+	if a.both > 0 {
+		return a.both
+	}
+	return pos + 1
+}
+
+// firstRow returns the first row of a tile that attends to position p.
+func (a *attention) firstRow(t tile, p int) int {
+	if a.both > 0 {
+		return 0
+	}
+	return max(0, p-t.start) * a.group
+}
+
 // seen returns the positions, relative to the segment at from, that the query of row r
 // attends to. If there are none, to is not above first.
 func (a *attention) seen(t tile, r, from int) (first, to int) {
 	pos := a.position(t, r)
-	return max(0, a.oldest(pos)-from), min(segment, pos+1-from)
+	return max(0, a.oldest(pos)-from), min(segment, a.end(pos)-from)
 }
 
 // weigh turns the scores of row r into weights relative to the segment's maximum,
@@ -227,7 +243,7 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int, part partial) 
 	for p := max(from, a.oldest(t.start)); p < to; {
 		n := min(a.blockSize-p%a.blockSize, to-p)
 		values := cache.values(l.keys, t.blocks[p/a.blockSize], a.layer, head, p%a.blockSize, n)
-		for r := max(0, p-t.start) * a.group; r < t.count*a.group; r++ {
+		for r := a.firstRow(t, p); r < t.count*a.group; r++ {
 			sum := part.sums[r*d:][:a.headDim]
 			i, to := a.seen(t, r, p)
 			weights := l.scores[r*segment+p-from:][:min(n, to)]

@@ -71,7 +71,7 @@ type queries struct {
 
 func (q *queries) run(item attnItem) {
 	q.pack()
-	end := q.position(q.tile, q.from+q.count-1) + 1
+	end := q.end(q.position(q.tile, q.from+q.count-1))
 	for s := item.from; s < item.to; s++ {
 		// The first query attends to the oldest position.
 		from, to := s*segment, min((s+1)*segment, end)

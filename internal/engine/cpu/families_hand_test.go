@@ -103,7 +103,7 @@ func attend(a attention, parts, pos int, query [2]float32, key, value func(p int
 	a.ranks, a.group, a.headDim, a.blockSize, a.plan = ranks{c}, 1, 2, 8, new(attnPlan)
 	a.query, a.out = [][]float32{query[:]}, [][]float32{make([]float32, 2)}
 	t := tile{blocks: table(0, n), count: 1, start: pos}
-	whole := attnItem{from: a.oldest(pos) / segment, to: pos/segment + 1, split: -1}
+	whole := attnItem{from: a.oldest(pos) / segment, to: (a.end(pos)-1)/segment + 1, split: -1}
 	if parts = min(parts, whole.to-whole.from); parts == 1 {
 		a.run(l, t, whole)
 		return a.out[0]

@@ -27,6 +27,7 @@ type golden struct {
 	Logits        []byte         // [position][vocabulary] in float32, little-endian
 	Greedy        []uint32       // what follows the prompt
 	Logprobs      []float64      // of these
+	Views         []goldenView   // of a family that reads images
 }
 
 // goldenTensor is [name, shape, mean, width].
@@ -34,6 +35,7 @@ type goldenTensor struct {
 	name        string
 	shape       []int
 	mean, width float64
+	factor      float64 // of all values, 0 for 1
 }
 
 func (g *goldenTensor) UnmarshalJSON(raw []byte) error {
@@ -58,6 +60,9 @@ func (g goldenTensor) values(seed uint64) []float32 {
 		z ^= z >> 31
 		u := float32(int64(z>>48) - 32768)
 		out[i] = float32(g.mean) + float32(u*step)
+		if g.factor != 0 {
+			out[i] *= float32(g.factor)
+		}
 	}
 	return out
 }

@@ -41,7 +41,12 @@ func (w *Weights) unpackFP8() error {
 			matrices = append(matrices, m)
 		}
 	}
-	kept := matrices[:0]
+	return w.widenFP8(matrices)
+}
+
+// widenFP8 converts matrices of fp8 to bf16.
+func (w *Weights) widenFP8(matrices []*matrix) error {
+	var kept []*matrix
 	for _, m := range matrices {
 		if m.fp8 != nil {
 			m.u16 = make([]uint16, m.rows*m.cols)

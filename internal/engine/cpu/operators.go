@@ -25,11 +25,12 @@ const (
 	opRouter
 	opExperts
 	opHead
+	opProject // of a vision part
 	numOperators
 )
 
 var operatorNames = [numOperators]string{
-	"other", "embed", "norm", "prepare", "qkv", "rotate", "attention", "attn-out", "gate-up", "down", "router", "experts", "head",
+	"other", "embed", "norm", "prepare", "qkv", "rotate", "attention", "attn-out", "gate-up", "down", "router", "experts", "head", "project",
 }
 
 // OperatorLabel is the key of the profile label that names the operator.

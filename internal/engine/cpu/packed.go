@@ -116,7 +116,7 @@ func (w *Weights) pack(matrices []*matrix) error {
 	data := memory.Bytes()
 	adviseHugePages(data)
 	preferNode(data, w.device.node)
-	w.unmap = memory.Close
+	w.unmap = append(w.unmap, memory.Close)
 	for _, m := range matrices {
 		_, kind := m.source()
 		n := m.packedBytes()

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"context"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 )
@@ -11,13 +10,10 @@ import (
 // pool, and all workers meet between phases. The leader writes the fields before a task
 // starts; during the task they are only read.
 type step struct {
+	runner
 	b     *Backend
-	ctx   context.Context
-	stop  func() bool
 	layer *layer
 	index int // of the layer
-	// waited is the time that other backends used the device during the step.
-	waited time.Duration
 
 	// Grids of the products of the current phase.
 	grids [3]grid
@@ -36,7 +32,7 @@ type step struct {
 // bind connects the tasks to the step, which must not be copied afterwards.
 func (s *step) bind(b *Backend) {
 	s.b = b
-	s.stop = s.interrupted
+	s.runner.bind(b.device, b.turn)
 	s.embedTask.run = s.embedItem
 	s.attnNormTask.run = s.attnNormItem
 	s.qkvTask.run = s.qkvItem
@@ -167,37 +163,6 @@ func (s *step) runHead() error {
 		return err
 	}
 	return s.do(&s.headTask, s.plan(len(p.lastOf), &s.b.weights.head))
-}
-
-// do runs a task. If the step may be interrupted, decode steps of other backends go
-// first.
-func (s *step) do(t *task, n int) error {
-	d := s.b.device
-	for next := 0; next < n; {
-		if s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
-		}
-		if d.turns.mustYield(s.b.turn) {
-			begin := time.Now()
-			d.turns.release(s.b.turn)
-			if err := d.turns.acquire(s.ctx, s.b.turn, true); err != nil {
-				return err
-			}
-			s.waited += time.Since(begin)
-		}
-		start := d.pool.observer.begin()
-		next = d.pool.run(t, next, n, s.stop)
-		d.pool.observer.end(t.op, start)
-		if err := d.pool.takeFault(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// interrupted reports whether to pause the current task.
-func (s *step) interrupted() bool {
-	return s.ctx.Err() != nil || s.b.device.turns.mustYield(s.b.turn)
 }
 
 // tokensPerItem is the number of tokens of an item in phases that work token by token.

@@ -34,7 +34,8 @@ type turns struct {
 	closed  bool
 	idle    chan struct{} // made by close, closed when the last holder leaves
 
-	decodeWaits atomic.Bool // len(decode) > 0, for the holder to poll
+	// Whether the queues have turns, for the holder to poll.
+	decodeWaits, prefillWaits atomic.Bool
 }
 
 // turn is a backend's place in the queue; each of its steps reuses it.
@@ -110,16 +111,22 @@ func (s *turns) leave(t *turn) bool {
 	for _, queue := range []*[]*turn{&s.decode, &s.prefill} {
 		if i := slices.Index(*queue, t); i >= 0 {
 			*queue = slices.Delete(*queue, i, i+1)
-			s.decodeWaits.Store(len(s.decode) > 0)
+			s.tellWaitingLocked()
 			return true
 		}
 	}
 	return false
 }
 
+// tellWaitingLocked shows the holder whether others wait.
+func (s *turns) tellWaitingLocked() {
+	s.decodeWaits.Store(len(s.decode) > 0)
+	s.prefillWaits.Store(len(s.prefill) > 0)
+}
+
 // grantNextLocked gives a free device to the next step.
 func (s *turns) grantNextLocked() {
-	defer func() { s.decodeWaits.Store(len(s.decode) > 0) }()
+	defer s.tellWaitingLocked()
 	if s.holder != nil {
 		return
 	}
@@ -160,7 +167,7 @@ func (s *turns) close() {
 		t.granted <- struct{}{}
 	}
 	s.decode, s.prefill = nil, nil
-	s.decodeWaits.Store(false)
+	s.tellWaitingLocked()
 	if s.holder == nil {
 		s.mu.Unlock()
 		return

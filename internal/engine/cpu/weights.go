@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model"
@@ -25,9 +26,12 @@ type Weights struct {
 	head       matrix
 	finalNorm  []float32
 	layers     []layer
-	fp8        bool         // matrices were fp8
-	forms      forms        // of all layers
-	unmap      func() error // frees packed weights; nil if there are none
+	fp8        bool           // matrices were fp8
+	forms      forms          // of all layers
+	unmap      []func() error // frees packed weights
+
+	towerMu sync.Mutex
+	tower   *tower // nil until there is an encoder
 }
 
 type layer struct {
@@ -106,19 +110,25 @@ func (d *Device) copyBytes(m *model.Model, counts func(model.Role) bool) (n int6
 	return n
 }
 
-// panelBytes returns the size of a matrix in panels.
+// panelBytes returns the size of a matrix in panels. All dimensions but the first are
+// inputs.
 func panelBytes(kind kernel.Type, shape []int) int64 {
-	return int64(kernel.Panels(shape[0])) * int64(kernel.PanelBytes(kind, shape[1]))
+	cols := 1
+	for _, n := range shape[1:] {
+		cols *= n
+	}
+	return int64(kernel.Panels(shape[0])) * int64(kernel.PanelBytes(kind, cols))
 }
 
-// Close frees packed weights. No backend may run a step during or after it.
+// Close frees packed weights. No backend may run a step, and no encoder encode, during or
+// after it.
 func (w *Weights) Close() error {
-	unmap := w.unmap
-	w.unmap = nil
-	if unmap == nil {
-		return nil
+	var err error
+	for _, unmap := range w.unmap {
+		err = errors.Join(err, unmap())
 	}
-	return unmap()
+	w.unmap = nil
+	return err
 }
 
 // matrices returns all matrices used in products. Rows of the embedding are only copied.
