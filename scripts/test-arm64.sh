@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestOpenDevice|TestKVTypes|TestApply|TestApplyBF16|TestBF16AgainstReference|TestDeviceActivations|TestExp)$'}
+pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestOpenDevice|TestKVTypes|TestApply|TestApplyBF16|TestBF16AgainstReference|TestDeviceActivations|TestExp|TestGELUs|TestVision|TestVisionLevels|TestVisionInBF16)$'}
 # The emulator loses the address of a fault behind the end of a file.
 lost='^TestShortenedWeights$'
 

@@ -46,19 +46,28 @@ func sum(x []float32) float32 {
 
 // gelu applies an activation of towers.
 func gelu(level kernel.Level, act model.Activation, x []float32) {
+	// ½(1 + tanh(y)) is the logistic function of 2y.
+	const rootEightOverPi = 1.5957691216057308
 	switch act {
 	case model.GELUTanh:
-		for i, v := range x {
-			x[i] = geluTanh(v)
-		}
+		gated(level, x, rootEightOverPi, rootEightOverPi*0.044715)
 	case model.QuickGELU:
-		for i, v := range x {
-			x[i] = v / (1 + expf(float32(-1.702*v)))
-		}
+		gated(level, x, 1.702, 0)
 	default:
 		for i, v := range x {
 			x[i] = geluErf(v)
 		}
+	}
+}
+
+// gated multiplies x with the logistic function of x · (linear + cubic · x²).
+func gated(level kernel.Level, x []float32, linear, cubic float32) {
+	n := 0
+	if level != kernel.Portable {
+		n = level.GELU(x, linear, cubic)
+	}
+	for i, v := range x[n:] {
+		x[n+i] = v / (1 + expf(-float32(v*(linear+float32(float32(v*v)*cubic)))))
 	}
 }
 

@@ -14,6 +14,9 @@ func scaleByAVX512(dst, x, weight *float32, scale float32, n int)
 func swigluAVX512(gate, up *float32, n int)
 
 //go:noescape
+func geluAVX512(x *float32, linear, cubic float32, n int)
+
+//go:noescape
 func rotateAVX512(lo, hi, cos, sin *float32, scale float32, n int)
 
 //go:noescape
@@ -249,6 +252,9 @@ func scaleByAVX2(dst, x, weight *float32, scale float32, n int)
 
 //go:noescape
 func swigluAVX2(gate, up *float32, n int)
+
+//go:noescape
+func geluAVX2(x *float32, linear, cubic float32, n int)
 
 //go:noescape
 func rotateAVX2(lo, hi, cos, sin *float32, scale float32, n int)

@@ -12,6 +12,9 @@ func scaleByNEON(dst, x, weight *float32, scale float32, n int)
 func swigluNEON(gate, up *float32, n int)
 
 //go:noescape
+func geluNEON(x *float32, linear, cubic float32, n int)
+
+//go:noescape
 func rotateNEON(lo, hi, cos, sin *float32, scale float32, n int)
 
 //go:noescape

@@ -222,6 +222,14 @@ func TestVectors(t *testing.T) {
 			swigluGo(b[:even], w)
 			same(t, "swiglu, "+what, a, b)
 
+			copy(a, x)
+			copy(b, x)
+			if got := l.GELU(a, 1.6, 0.07); got != even {
+				t.Fatalf("gelu of %s does %d", what, got)
+			}
+			geluGo(b[:even], 1.6, 0.07)
+			same(t, "gelu, "+what, a, b)
+
 			y, cos, sin := normals(r, n), normals(r, n), normals(r, n)
 			lo, hi := append([]float32(nil), x...), append([]float32(nil), y...)
 			copy(a, x)
@@ -274,6 +282,16 @@ func TestExp(t *testing.T) {
 				continue
 			}
 			same(t, fmt.Sprint("silu of ", x[i]), got[i:i+1], want[i:i+1])
+		}
+		copy(got, x)
+		copy(want, x)
+		l.GELU(got, 1.6, 0.07)
+		geluGo(want, 1.6, 0.07)
+		for i := range x {
+			if got[i] != got[i] && want[i] != want[i] {
+				continue
+			}
+			same(t, fmt.Sprint("gelu of ", x[i]), got[i:i+1], want[i:i+1])
 		}
 	})
 }

@@ -65,6 +65,14 @@ func (l Level) swiglu(gate, up []float32) {
 	}
 }
 
+func (l Level) gelu(x []float32, linear, cubic float32) {
+	if l >= AVX512 {
+		geluAVX512(&x[0], linear, cubic, len(x))
+	} else {
+		geluAVX2(&x[0], linear, cubic, len(x))
+	}
+}
+
 func (l Level) rotate(lo, hi, cos, sin []float32, scale float32) {
 	if l >= AVX512 {
 		rotateAVX512(&lo[0], &hi[0], &cos[0], &sin[0], scale, len(lo))

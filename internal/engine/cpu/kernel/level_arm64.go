@@ -23,6 +23,8 @@ func (l Level) scaleBy(dst, x, weight []float32, scale float32) {
 
 func (l Level) swiglu(gate, up []float32) { swigluNEON(&gate[0], &up[0], len(gate)) }
 
+func (l Level) gelu(x []float32, linear, cubic float32) { geluNEON(&x[0], linear, cubic, len(x)) }
+
 func (l Level) rotate(lo, hi, cos, sin []float32, scale float32) {
 	rotateNEON(&lo[0], &hi[0], &cos[0], &sin[0], scale, len(lo))
 }

@@ -19,6 +19,8 @@ func (l Level) scaleBy(dst, x, weight []float32, scale float32) { scaleByGo(dst,
 
 func (l Level) swiglu(gate, up []float32) { swigluGo(gate, up) }
 
+func (l Level) gelu(x []float32, linear, cubic float32) { geluGo(x, linear, cubic) }
+
 func (l Level) rotate(lo, hi, cos, sin []float32, scale float32) { rotateGo(lo, hi, cos, sin, scale) }
 
 func (l Level) blend(sum, part []float32, keep, take float32) { blendGo(sum, part, keep, take) }

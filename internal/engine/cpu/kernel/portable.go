@@ -86,6 +86,12 @@ func swigluGo(gate, up []float32) {
 	}
 }
 
+func geluGo(x []float32, linear, cubic float32) {
+	for i, v := range x {
+		x[i] = v / (1 + expf(-float32(v*(linear+float32(float32(v*v)*cubic)))))
+	}
+}
+
 func rotateGo(lo, hi, cos, sin []float32, scale float32) {
 	for i, a := range lo {
 		b, c, s := hi[i], cos[i], sin[i]

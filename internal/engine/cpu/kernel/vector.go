@@ -37,6 +37,17 @@ func (l Level) Swiglu(gate, up []float32) int {
 	return n
 }
 
+// GELU replaces x by x times the logistic function of x · (linear + cubic · x²) for the first
+// multiple of 16 elements and returns how many that are. The exponential is that of
+// Swiglu.
+func (l Level) GELU(x []float32, linear, cubic float32) int {
+	n := len(x) &^ 15
+	if n > 0 {
+		l.gelu(x[:n], linear, cubic)
+	}
+	return n
+}
+
 // Rotate turns each pair (lo[i], hi[i]) by its angle and scales it, for the first
 // multiple of 16 pairs, and returns how many that are. All slices have the same
 // length.

@@ -285,6 +285,210 @@ loop:
 done:
 	RET 
 
+TEXT ·geluNEON(SB), NOSPLIT, $0-24
+	MOVD x+0(FP), R0
+	FMOVS linear+8(FP), F8
+	VDUP V8.S[0], V8.S4
+	FMOVS cubic+12(FP), F9
+	VDUP V9.S[0], V9.S4
+	MOVD n+16(FP), R1
+	MOVD $constantsNEON<>(SB), R2
+	VLD1R.P 4(R2), [V17.S4]
+	VLD1R.P 4(R2), [V18.S4]
+	VLD1R.P 4(R2), [V19.S4]
+	VLD1R.P 4(R2), [V20.S4]
+	VLD1R.P 4(R2), [V21.S4]
+	VLD1R.P 4(R2), [V22.S4]
+	VLD1R.P 4(R2), [V23.S4]
+	VLD1R.P 4(R2), [V24.S4]
+	VLD1R.P 4(R2), [V25.S4]
+	VLD1R.P 4(R2), [V26.S4]
+	VLD1R.P 4(R2), [V27.S4]
+	VLD1R.P 4(R2), [V28.S4]
+	VLD1R.P 4(R2), [V29.S4]
+	VLD1R.P 4(R2), [V30.S4]
+	VLD1R.P 4(R2), [V31.S4]
+	LSR $4, R1
+	CBZ R1, done
+loop:
+	FMOVQ 0(R0), F0
+	WORD $0x6E20DC02 // fmul v2.4s, v0.4s, v0.4s
+	WORD $0x6E29DC42 // fmul v2.4s, v2.4s, v9.4s
+	WORD $0x4E28D442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x6E22DC02 // fmul v2.4s, v0.4s, v2.4s
+	WORD $0x6EA0F842 // fneg v2.4s, v2.4s
+	WORD $0x6EA2E786 // fcmgt v6.4s, v28.4s, v2.4s
+	WORD $0x6EBDE447 // fcmgt v7.4s, v2.4s, v29.4s
+	WORD $0x6E31DC43 // fmul v3.4s, v2.4s, v17.4s
+	WORD $0x4E32D463 // fadd v3.4s, v3.4s, v18.4s
+	WORD $0x4E219863 // frintm v3.4s, v3.4s
+	WORD $0x6E33DC64 // fmul v4.4s, v3.4s, v19.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x6E34DC64 // fmul v4.4s, v3.4s, v20.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x4EA1B863 // fcvtzs v3.4s, v3.4s
+	WORD $0x6E35DC44 // fmul v4.4s, v2.4s, v21.4s
+	WORD $0x4E36D484 // fadd v4.4s, v4.4s, v22.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E37D484 // fadd v4.4s, v4.4s, v23.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E38D484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E39D484 // fadd v4.4s, v4.4s, v25.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E3AD484 // fadd v4.4s, v4.4s, v26.4s
+	WORD $0x6E22DC45 // fmul v5.4s, v2.4s, v2.4s
+	WORD $0x6E25DC84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4E22D484 // fadd v4.4s, v4.4s, v2.4s
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x4F3F0462 // sshr v2.4s, v3.4s, #1
+	VSUB V2.S4, V3.S4, V3.S4
+	VADD V31.S4, V2.S4, V2.S4
+	VSHL $23, V2.S4, V2.S4
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	VADD V31.S4, V3.S4, V3.S4
+	VSHL $23, V3.S4, V3.S4
+	WORD $0x6E23DC84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x4E661C84 // bic v4.16b, v4.16b, v6.16b
+	VBIT V7.B16, V30.B16, V4.B16
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x6E24FC00 // fdiv v0.4s, v0.4s, v4.4s
+	FMOVQ F0, 0(R0)
+	FMOVQ 16(R0), F0
+	WORD $0x6E20DC02 // fmul v2.4s, v0.4s, v0.4s
+	WORD $0x6E29DC42 // fmul v2.4s, v2.4s, v9.4s
+	WORD $0x4E28D442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x6E22DC02 // fmul v2.4s, v0.4s, v2.4s
+	WORD $0x6EA0F842 // fneg v2.4s, v2.4s
+	WORD $0x6EA2E786 // fcmgt v6.4s, v28.4s, v2.4s
+	WORD $0x6EBDE447 // fcmgt v7.4s, v2.4s, v29.4s
+	WORD $0x6E31DC43 // fmul v3.4s, v2.4s, v17.4s
+	WORD $0x4E32D463 // fadd v3.4s, v3.4s, v18.4s
+	WORD $0x4E219863 // frintm v3.4s, v3.4s
+	WORD $0x6E33DC64 // fmul v4.4s, v3.4s, v19.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x6E34DC64 // fmul v4.4s, v3.4s, v20.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x4EA1B863 // fcvtzs v3.4s, v3.4s
+	WORD $0x6E35DC44 // fmul v4.4s, v2.4s, v21.4s
+	WORD $0x4E36D484 // fadd v4.4s, v4.4s, v22.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E37D484 // fadd v4.4s, v4.4s, v23.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E38D484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E39D484 // fadd v4.4s, v4.4s, v25.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E3AD484 // fadd v4.4s, v4.4s, v26.4s
+	WORD $0x6E22DC45 // fmul v5.4s, v2.4s, v2.4s
+	WORD $0x6E25DC84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4E22D484 // fadd v4.4s, v4.4s, v2.4s
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x4F3F0462 // sshr v2.4s, v3.4s, #1
+	VSUB V2.S4, V3.S4, V3.S4
+	VADD V31.S4, V2.S4, V2.S4
+	VSHL $23, V2.S4, V2.S4
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	VADD V31.S4, V3.S4, V3.S4
+	VSHL $23, V3.S4, V3.S4
+	WORD $0x6E23DC84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x4E661C84 // bic v4.16b, v4.16b, v6.16b
+	VBIT V7.B16, V30.B16, V4.B16
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x6E24FC00 // fdiv v0.4s, v0.4s, v4.4s
+	FMOVQ F0, 16(R0)
+	FMOVQ 32(R0), F0
+	WORD $0x6E20DC02 // fmul v2.4s, v0.4s, v0.4s
+	WORD $0x6E29DC42 // fmul v2.4s, v2.4s, v9.4s
+	WORD $0x4E28D442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x6E22DC02 // fmul v2.4s, v0.4s, v2.4s
+	WORD $0x6EA0F842 // fneg v2.4s, v2.4s
+	WORD $0x6EA2E786 // fcmgt v6.4s, v28.4s, v2.4s
+	WORD $0x6EBDE447 // fcmgt v7.4s, v2.4s, v29.4s
+	WORD $0x6E31DC43 // fmul v3.4s, v2.4s, v17.4s
+	WORD $0x4E32D463 // fadd v3.4s, v3.4s, v18.4s
+	WORD $0x4E219863 // frintm v3.4s, v3.4s
+	WORD $0x6E33DC64 // fmul v4.4s, v3.4s, v19.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x6E34DC64 // fmul v4.4s, v3.4s, v20.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x4EA1B863 // fcvtzs v3.4s, v3.4s
+	WORD $0x6E35DC44 // fmul v4.4s, v2.4s, v21.4s
+	WORD $0x4E36D484 // fadd v4.4s, v4.4s, v22.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E37D484 // fadd v4.4s, v4.4s, v23.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E38D484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E39D484 // fadd v4.4s, v4.4s, v25.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E3AD484 // fadd v4.4s, v4.4s, v26.4s
+	WORD $0x6E22DC45 // fmul v5.4s, v2.4s, v2.4s
+	WORD $0x6E25DC84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4E22D484 // fadd v4.4s, v4.4s, v2.4s
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x4F3F0462 // sshr v2.4s, v3.4s, #1
+	VSUB V2.S4, V3.S4, V3.S4
+	VADD V31.S4, V2.S4, V2.S4
+	VSHL $23, V2.S4, V2.S4
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	VADD V31.S4, V3.S4, V3.S4
+	VSHL $23, V3.S4, V3.S4
+	WORD $0x6E23DC84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x4E661C84 // bic v4.16b, v4.16b, v6.16b
+	VBIT V7.B16, V30.B16, V4.B16
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x6E24FC00 // fdiv v0.4s, v0.4s, v4.4s
+	FMOVQ F0, 32(R0)
+	FMOVQ 48(R0), F0
+	WORD $0x6E20DC02 // fmul v2.4s, v0.4s, v0.4s
+	WORD $0x6E29DC42 // fmul v2.4s, v2.4s, v9.4s
+	WORD $0x4E28D442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x6E22DC02 // fmul v2.4s, v0.4s, v2.4s
+	WORD $0x6EA0F842 // fneg v2.4s, v2.4s
+	WORD $0x6EA2E786 // fcmgt v6.4s, v28.4s, v2.4s
+	WORD $0x6EBDE447 // fcmgt v7.4s, v2.4s, v29.4s
+	WORD $0x6E31DC43 // fmul v3.4s, v2.4s, v17.4s
+	WORD $0x4E32D463 // fadd v3.4s, v3.4s, v18.4s
+	WORD $0x4E219863 // frintm v3.4s, v3.4s
+	WORD $0x6E33DC64 // fmul v4.4s, v3.4s, v19.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x6E34DC64 // fmul v4.4s, v3.4s, v20.4s
+	WORD $0x4EA4D442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x4EA1B863 // fcvtzs v3.4s, v3.4s
+	WORD $0x6E35DC44 // fmul v4.4s, v2.4s, v21.4s
+	WORD $0x4E36D484 // fadd v4.4s, v4.4s, v22.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E37D484 // fadd v4.4s, v4.4s, v23.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E38D484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E39D484 // fadd v4.4s, v4.4s, v25.4s
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4E3AD484 // fadd v4.4s, v4.4s, v26.4s
+	WORD $0x6E22DC45 // fmul v5.4s, v2.4s, v2.4s
+	WORD $0x6E25DC84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4E22D484 // fadd v4.4s, v4.4s, v2.4s
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x4F3F0462 // sshr v2.4s, v3.4s, #1
+	VSUB V2.S4, V3.S4, V3.S4
+	VADD V31.S4, V2.S4, V2.S4
+	VSHL $23, V2.S4, V2.S4
+	WORD $0x6E22DC84 // fmul v4.4s, v4.4s, v2.4s
+	VADD V31.S4, V3.S4, V3.S4
+	VSHL $23, V3.S4, V3.S4
+	WORD $0x6E23DC84 // fmul v4.4s, v4.4s, v3.4s
+	WORD $0x4E661C84 // bic v4.16b, v4.16b, v6.16b
+	VBIT V7.B16, V30.B16, V4.B16
+	WORD $0x4E3BD484 // fadd v4.4s, v4.4s, v27.4s
+	WORD $0x6E24FC00 // fdiv v0.4s, v0.4s, v4.4s
+	FMOVQ F0, 48(R0)
+	ADD $64, R0
+	SUB $1, R1
+	CBNZ R1, loop
+done:
+	RET 
+
 TEXT ·rotateNEON(SB), NOSPLIT, $0-48
 	MOVD lo+0(FP), R0
 	MOVD hi+8(FP), R1

@@ -11,6 +11,7 @@ var vectorKernels = []string{
 	"sumSquares%s(x *float32, n int) float32",
 	"scaleBy%s(dst, x, weight *float32, scale float32, n int)",
 	"swiglu%s(gate, up *float32, n int)",
+	"gelu%s(x *float32, linear, cubic float32, n int)",
 	"rotate%s(lo, hi, cos, sin *float32, scale float32, n int)",
 	"blend%s(sum, part *float32, keep, take float32, n int)",
 	"scale%s(dst, x *float32, factor float32, n int)",

@@ -13,6 +13,7 @@ func neonVectors() string {
 	g.sumSquares()
 	g.scaleBy()
 	g.swiglu()
+	g.gelu()
 	g.rotate()
 	g.blend()
 	g.scale()
@@ -159,6 +160,30 @@ func (g neon) swiglu() {
 		g.word("fdiv", gate, gate, y)
 		g.word("fmul", gate, gate, up)
 		g.store(gate, off, "R0")
+	})
+	g.ret()
+}
+
+// func gelu(x *float32, linear, cubic float32, n int)
+func (g neon) gelu() {
+	g.function("geluNEON", 24)
+	g.arg("x+0(FP)", "R0")
+	g.splat("linear+8(FP)", 8)
+	g.splat("cubic+12(FP)", 9)
+	g.arg("n+16(FP)", "R1")
+	g.loadConstants("R2")
+	v, x, y := 0, 2, 4
+	g.each("R1", []string{"R0"}, func(off int) {
+		g.load(off, "R0", v)
+		g.word("fmul", x, v, v)
+		g.word("fmul", x, x, 9)
+		g.word("fadd", x, x, 8)
+		g.word("fmul", x, v, x)
+		g.word("fneg", x, x)
+		g.exp(x, 3, y, 5, 6, 7)
+		g.word("fadd", y, y, g.c("one"))
+		g.word("fdiv", v, v, y)
+		g.store(v, off, "R0")
 	})
 	g.ret()
 }
