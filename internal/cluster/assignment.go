@@ -89,8 +89,8 @@ func (a Assignment) Like(next Assignment) bool {
 		a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts && a.Starts == next.Starts
 }
 
-// Flips reports whether next asks a running worker only for another role. The worker then
-// keeps its weights and its KV pool.
+// Flips reports whether next asks a running worker only for another role, and it can take
+// that one. The worker then keeps its weights and its KV pool.
 func (a Assignment) Flips(next Assignment) bool {
-	return a.Like(next) && a.Role != next.Role && next.Desire == DesireRun
+	return a.Like(next) && a.Role != next.Role && a.Role.HoldsKV() && next.Role.HoldsKV() && next.Desire == DesireRun
 }

@@ -17,4 +17,5 @@ func (t *Topology) Take(other Topology) {
 	t.Model, t.Engine, t.Placement = other.Model, other.Engine, other.Placement
 	t.Prefill, t.PrefillSpec = other.Prefill, other.PrefillSpec
 	t.Decode, t.DecodeSpec = other.Decode, other.DecodeSpec
+	t.Encode, t.EncodeSpec = other.Encode, other.EncodeSpec
 }

@@ -10,7 +10,8 @@ const (
 	RolePrefill Role = "prefill"
 	// RoleDecode generates tokens; it also prefills short prompts itself.
 	RoleDecode Role = "decode"
-	// RoleEncode turns images into embeddings.
+	// RoleEncode turns images into embeddings. Its workers have only the vision tower of a
+	// vision-language model.
 	RoleEncode Role = "encode"
 )
 
@@ -26,6 +27,10 @@ func ParseRole(s string) (Role, error) {
 	}
 	return "", fmt.Errorf("unknown role %q (known: prefill, decode, encode)", s)
 }
+
+// HoldsKV reports whether workers of the role have a KV pool, and the weights that compute
+// keys and values. Only between such roles can a running worker change.
+func (r Role) HoldsKV() bool { return r != RoleEncode }
 
 // Component returns the runtime component under which workers of this role register.
 func (r Role) Component() string { return string(r) }

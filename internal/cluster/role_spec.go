@@ -50,19 +50,16 @@ type RoleSpec struct {
 	Placement Placement `json:"placement,omitempty"`
 }
 
-// RoleSpec returns the overrides of one role.
+// RoleSpec returns the overrides of one role, zero for an unknown one.
 func (t Topology) RoleSpec(r Role) RoleSpec {
-	switch r {
-	case RolePrefill:
-		return t.PrefillSpec
-	case RoleDecode:
-		return t.DecodeSpec
+	if _, spec := t.Of(r); spec != nil {
+		return *spec
 	}
 	return RoleSpec{}
 }
 
 // Specs returns the model and the engine for workers of a role: the topology's, with the
-// role's overrides applied.
+// role's overrides applied, without what the role has no use for.
 func (t Topology) Specs(r Role) (ModelSpec, EngineSpec) {
 	m, own := t.Model, t.RoleSpec(r)
 	switch own.Quantize {
@@ -72,7 +69,34 @@ func (t Topology) Specs(r Role) (ModelSpec, EngineSpec) {
 	default:
 		m.Quantize = own.Quantize
 	}
-	return m, t.Engine.overlaid(own.Engine)
+	return m, r.used(t.Engine.overlaid(own.Engine))
+}
+
+// engineOptions names the fields of [EngineSpec], in their order, as in [FieldError].
+var engineOptions = func() (names []string) {
+	t := reflect.TypeFor[EngineSpec]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, strings.TrimSuffix(name, "_ms"))
+	}
+	return names
+}()
+
+// Uses reports whether workers of the role follow an option of engines, named as in
+// [FieldError].
+func (r Role) Uses(option string) bool {
+	return r.HoldsKV() || option == "backend" || option == "device"
+}
+
+// used returns the options that workers of the role follow. A change of the others does
+// not concern them.
+func (r Role) used(e EngineSpec) EngineSpec {
+	for i, name := range engineOptions {
+		if !r.Uses(name) {
+			reflect.ValueOf(&e).Elem().Field(i).SetZero()
+		}
+	}
+	return e
 }
 
 // PlacementOf returns how workers of a role are placed.
@@ -181,11 +205,16 @@ func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 		}
 	}
 	check("placement", t.Placement)
-	for _, r := range []Role{RolePrefill, RoleDecode} {
+	for _, r := range Roles {
 		own := t.RoleSpec(r)
 		within := func(field, format string, args ...any) { wrong(string(r)+"."+field, format, args...) }
 		check(string(r)+".placement", own.Placement)
 		own.Engine.check(within)
+		for i, option := range engineOptions {
+			if !r.Uses(option) && !reflect.ValueOf(own.Engine).Field(i).IsZero() {
+				within(option, "%s workers have no such option: they compute only the embeddings of images", r)
+			}
+		}
 		if own.Quantize != QuantizeNone {
 			(ModelSpec{Quantize: own.Quantize}).check(within)
 		}

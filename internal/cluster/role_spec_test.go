@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -148,6 +149,58 @@ func TestGroupsOfGPUs(t *testing.T) {
 		(EngineSpec{Device: devices, TensorParallel: 2}).checkDevices(func(_, format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) })
 		if got := strings.Join(wrong, "; "); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", devices, got, want)
+		}
+	}
+}
+
+// Encode workers follow the options that they have a use for, those of all included, and
+// any other one is refused for them by name, also one that comes later.
+func TestEngineOfEncodeWorkers(t *testing.T) {
+	var all EngineSpec
+	fill(t, reflect.ValueOf(&all).Elem(), 1)
+	top := Topology{Model: ModelSpec{Name: "m"}, Decode: 1, Encode: 1, Engine: all}
+	if _, got := top.Specs(RoleEncode); got != (EngineSpec{Backend: all.Backend, Device: all.Device}) {
+		t.Errorf("it has %+v", got)
+	}
+	top.Engine = EngineSpec{}
+	for i := range reflect.TypeFor[EngineSpec]().NumField() {
+		f := reflect.TypeFor[EngineSpec]().Field(i)
+		top.EncodeSpec.Engine, top.DecodeSpec.Engine = EngineSpec{}, EngineSpec{}
+		reflect.ValueOf(&top.EncodeSpec.Engine).Elem().Field(i).Set(reflect.ValueOf(all).Field(i))
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		want := "encode." + strings.TrimSuffix(name, "_ms") + ": encode workers have no such option"
+		refused := slices.ContainsFunc(top.Problems(), func(e FieldError) bool { return strings.HasPrefix(e.Error(), want) })
+		if keeps := f.Name == "Backend" || f.Name == "Device"; refused == keeps {
+			t.Errorf("%s: refused %v; %v", f.Name, refused, top.Problems())
+		}
+		top.DecodeSpec.Engine, top.EncodeSpec.Engine = top.EncodeSpec.Engine, EngineSpec{}
+		for _, e := range top.Problems() {
+			if strings.Contains(e.Text, "no such option") {
+				t.Errorf("decode: %v", e)
+			}
+		}
+	}
+	// They exchange no KV blocks, and may be quantized as nobody else is.
+	top = Topology{Model: top.Model, Prefill: 1, Decode: 1, Encode: 1, EncodeSpec: RoleSpec{Quantize: "q4_0", Placement: PlacementPack, Engine: EngineSpec{Backend: BackendMock, Device: "cpu"}}}
+	if err := top.Validate(); err != nil {
+		t.Error(err)
+	}
+	if top.PlacementOf(RoleEncode) != PlacementPack || top.PlacementOf(RoleDecode) != PlacementSpread {
+		t.Error("placement of encode workers")
+	}
+}
+
+// A running worker keeps its weights and KV pool in another role, so that only a role that
+// has the same ones can be taken.
+func TestAssignmentFlips(t *testing.T) {
+	for _, from := range Roles {
+		for _, to := range Roles {
+			a := Assignment{Name: "worker-1", Role: from, Desire: DesireRun}
+			next := a
+			next.Role = to
+			if got, want := a.Flips(next), from != to && from != RoleEncode && to != RoleEncode; got != want {
+				t.Errorf("%s to %s: %v, want %v", from, to, got, want)
+			}
 		}
 	}
 }

@@ -13,16 +13,19 @@ import (
 // of each role. It is changed only by compare-and-swap on its etcd revision.
 type Topology struct {
 	Model ModelSpec `json:"model"`
-	// Prefill and Decode are worker counts. Decode without Prefill is aggregated
-	// serving.
+	// Prefill, Decode and Encode are worker counts. Decode without Prefill is aggregated
+	// serving. Encode needs a vision-language model.
 	Prefill int        `json:"prefill"`
 	Decode  int        `json:"decode"`
+	Encode  int        `json:"encode,omitempty"`
 	Engine  EngineSpec `json:"engine"`
 	// Placement distributes workers over nodes; empty means PlacementSpread.
 	Placement Placement `json:"placement,omitempty"`
-	// PrefillSpec and DecodeSpec override the fields above for one role; see Specs.
+	// PrefillSpec, DecodeSpec and EncodeSpec override the fields above for one role; see
+	// Specs.
 	PrefillSpec RoleSpec `json:"prefill_spec,omitzero"`
 	DecodeSpec  RoleSpec `json:"decode_spec,omitzero"`
+	EncodeSpec  RoleSpec `json:"encode_spec,omitzero"`
 	// Restarts counts the orders to restart all workers, one after another.
 	Restarts int64 `json:"restarts,omitempty"`
 	// Rolling says how the latest restart of all workers goes.
@@ -133,19 +136,62 @@ const MaxITLTarget = 24 * time.Hour
 // million.
 const MaxWorkersPerRole = 1024
 
-// Count returns the desired number of workers of a role.
-func (t Topology) Count(r Role) int {
+// Of returns where the topology keeps the desired number of workers of a role, and the
+// overrides of the role. Both are nil for a role that is not in [Roles].
+func (t *Topology) Of(r Role) (*int, *RoleSpec) {
 	switch r {
 	case RolePrefill:
-		return t.Prefill
+		return &t.Prefill, &t.PrefillSpec
 	case RoleDecode:
-		return t.Decode
+		return &t.Decode, &t.DecodeSpec
+	case RoleEncode:
+		return &t.Encode, &t.EncodeSpec
+	}
+	return nil, nil
+}
+
+// Count returns the desired number of workers of a role, 0 for an unknown one.
+func (t Topology) Count(r Role) int {
+	if n, _ := t.Of(r); n != nil {
+		return *n
 	}
 	return 0
 }
 
+// Counts holds numbers of workers by role. A role that it lacks is not meant.
+type Counts map[Role]int
+
+// String lists the numbers in the order of [Roles]: "prefill=2 decode=4".
+func (c Counts) String() string {
+	var words []string
+	for _, r := range Roles {
+		if n, ok := c[r]; ok {
+			words = append(words, fmt.Sprintf("%s=%d", r, n))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Asks reports whether the topology has the numbers that c holds.
+func (t Topology) Asks(c Counts) bool {
+	for r, n := range c {
+		if t.Count(r) != n {
+			return false
+		}
+	}
+	return true
+}
+
+// Workers returns the desired number of workers of all roles.
+func (t Topology) Workers() (n int) {
+	for _, r := range Roles {
+		n += t.Count(r)
+	}
+	return n
+}
+
 // FieldError is an error in one field of a topology. Field names are those of flags and
-// JSON, prefixed with "prefill." or "decode." for the overrides of a role.
+// JSON, prefixed with the role and a dot for the overrides of a role.
 type FieldError struct{ Field, Text string }
 
 // Error returns "field: what is wrong".
@@ -158,15 +204,17 @@ func (t Topology) Validate() error { return first(t.check) }
 func (t Topology) Problems() []FieldError { return all(t.check) }
 
 func (t Topology) check(wrong func(field, format string, args ...any)) {
-	for _, r := range []Role{RolePrefill, RoleDecode} {
+	for _, r := range Roles {
 		if n := t.Count(r); n < 0 || n > MaxWorkersPerRole {
 			wrong(string(r), "%d is not between 0 and %d", n, MaxWorkersPerRole)
 		}
 	}
-	if t.Prefill > 0 && t.Decode == 0 {
-		wrong("decode", "prefill workers need at least one decode worker")
+	for _, r := range []Role{RolePrefill, RoleEncode} {
+		if t.Count(r) > 0 && t.Decode == 0 {
+			wrong("decode", "%s workers need at least one decode worker", r)
+		}
 	}
-	if t.Prefill+t.Decode > 0 && t.Model.Name == "" {
+	if t.Workers() > 0 && t.Model.Name == "" {
 		wrong("model", "no name")
 	}
 	t.Model.check(wrong)

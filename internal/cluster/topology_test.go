@@ -23,6 +23,12 @@ func TestTopologyValidate(t *testing.T) {
 		{"too many prefill", Topology{Model: model, Prefill: MaxWorkersPerRole + 1, Decode: 1}, "prefill"},
 		{"too many decode", Topology{Model: model, Decode: MaxWorkersPerRole + 1}, "decode"},
 		{"prefill alone", Topology{Model: model, Prefill: 1}, "decode"},
+		{"encode", Topology{Model: model, Prefill: 1, Decode: 1, Encode: MaxWorkersPerRole}, ""},
+		{"encode for decode alone", Topology{Model: model, Decode: 1, Encode: 1}, ""},
+		{"encode alone", Topology{Model: model, Encode: 1}, "decode"},
+		{"encode without a model", Topology{Decode: 1, Encode: 1}, "model"},
+		{"negative encode", Topology{Model: model, Decode: 1, Encode: -1}, "encode"},
+		{"too many encode", Topology{Model: model, Decode: 1, Encode: MaxWorkersPerRole + 1}, "encode"},
 		{"no model", Topology{Decode: 1}, "model"},
 		{"no model and no workers", Topology{Engine: EngineSpec{BlockSize: 16}}, ""},
 		{"block size 16", Topology{Engine: EngineSpec{BlockSize: 16}}, ""},
@@ -56,9 +62,21 @@ func TestTopologyValidate(t *testing.T) {
 }
 
 func TestTopologyCount(t *testing.T) {
-	top := Topology{Prefill: 2, Decode: 4}
-	if top.Count(RolePrefill) != 2 || top.Count(RoleDecode) != 4 || top.Count(RoleEncode) != 0 || top.Count("") != 0 {
+	top := Topology{Prefill: 2, Decode: 4, Encode: 1}
+	if top.Count(RolePrefill) != 2 || top.Count(RoleDecode) != 4 || top.Count(RoleEncode) != 1 || top.Count("") != 0 || top.Workers() != 7 {
 		t.Error("counts")
+	}
+}
+
+func TestCounts(t *testing.T) {
+	c := Counts{RoleEncode: 0, RolePrefill: 2}
+	if got := c.String(); got != "prefill=2 encode=0" {
+		t.Errorf("%q", got)
+	}
+	for top, want := range map[Topology]bool{{Prefill: 2, Decode: 9}: true, {Prefill: 2, Decode: 9, Encode: 1}: false, {Prefill: 1}: false} {
+		if top.Asks(c) != want || !top.Asks(nil) {
+			t.Errorf("%+v asks for %s: %v, want %v", top, c, !want, want)
+		}
 	}
 }
 
@@ -106,6 +124,29 @@ func TestPercentilesOf(t *testing.T) {
 		if c.got < c.want*(1-bound) || c.got > c.want*(1+bound) {
 			t.Errorf("got %v ms, want %v", c.got, c.want)
 		}
+	}
+}
+
+// Topologies without encode workers are stored as before, and those of before have none.
+func TestTopologyWithoutEncode(t *testing.T) {
+	b, err := json.Marshal(Topology{Model: ModelSpec{Name: "m"}, Prefill: 1, Decode: 2})
+	if err != nil || strings.Contains(string(b), "encode") {
+		t.Errorf("written %s, %v", b, err)
+	}
+	var back Topology
+	if err := json.Unmarshal(b, &back); err != nil || back.Count(RoleEncode) != 0 || back.RoleSpec(RoleEncode) != (RoleSpec{}) {
+		t.Errorf("read %+v, %v", back, err)
+	}
+	with := Topology{Decode: 1, Encode: 3, EncodeSpec: RoleSpec{Quantize: "q8_0", Engine: EngineSpec{Device: "cpu"}}}
+	if b, err = json.Marshal(with); err != nil || !strings.Contains(string(b), `"encode":3,`) {
+		t.Errorf("written %s, %v", b, err)
+	}
+	if back = (Topology{}); json.Unmarshal(b, &back) != nil || back != with {
+		t.Errorf("read %+v, want %+v", back, with)
+	}
+	var taken Topology
+	if taken.Take(with); taken != with {
+		t.Errorf("taken over %+v, want %+v", taken, with)
 	}
 }
 

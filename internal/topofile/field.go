@@ -60,8 +60,9 @@ var fields = sync.OnceValue(func() []Field {
 		placement("placement", func(f *File) *cluster.Placement { return &f.Topology.Placement }),
 	}
 	out = append(out, engineFields("engine", func(f *File) *cluster.EngineSpec { return &f.Topology.Engine })...)
-	out = append(out, roleFields("prefill", "0 lets decode workers do both", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Prefill, &f.Topology.PrefillSpec })...)
-	out = append(out, roleFields("decode", "prefill workers need at least one", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Decode, &f.Topology.DecodeSpec })...)
+	out = append(out, roleFields(cluster.RolePrefill, "0 lets decode workers do both")...)
+	out = append(out, roleFields(cluster.RoleDecode, "prefill and encode workers need at least one")...)
+	out = append(out, roleFields(cluster.RoleEncode, "they need a model that sees images")...)
 	for _, k := range config.RuntimeKeys() {
 		out = append(out, settingField(k))
 	}
@@ -71,15 +72,33 @@ var fields = sync.OnceValue(func() []Field {
 	return out
 })
 
-func roleFields(role, beside string, of func(*File) (*int, *cluster.RoleSpec)) []Field {
-	spec := func(f *File) *cluster.RoleSpec { _, s := of(f); return s }
+func roleFields(role cluster.Role, beside string) []Field {
+	at := string(role)
+	workers := func(f *File) *int { n, _ := f.Topology.Of(role); return n }
+	spec := func(f *File) *cluster.RoleSpec { _, s := f.Topology.Of(role); return s }
 	out := []Field{
-		number(role+".workers", "how many "+role+" workers there are; "+beside, cluster.MaxWorkersPerRole, func(f *File) *int { n, _ := of(f); return n }),
-		placement(role+".placement", func(f *File) *cluster.Placement { return &spec(f).Placement }),
-		text(role+".quantize", "model.quantize of this role", append(cluster.WeightFormats(), cluster.QuantizeNone), func(f *File) *string { return &spec(f).Quantize }),
+		number(at+".workers", "how many "+at+" workers there are; "+beside, cluster.MaxWorkersPerRole, workers),
+		placement(at+".placement", func(f *File) *cluster.Placement { return &spec(f).Placement }),
+		text(at+".quantize", "model.quantize of this role", append(cluster.WeightFormats(), cluster.QuantizeNone), func(f *File) *string { return &spec(f).Quantize }),
 	}
-	return append(out, engineFields(role+".engine", func(f *File) *cluster.EngineSpec { return &spec(f).Engine })...)
+	for _, fd := range engineFields(at+".engine", func(f *File) *cluster.EngineSpec { return &spec(f).Engine }) {
+		if role.Uses(optionOf(strings.TrimPrefix(fd.Path, at+".engine."))) {
+			out = append(out, fd)
+		}
+	}
+	return out
 }
+
+// optionOf returns the name that package cluster has for an option of engines.
+func optionOf(name string) string {
+	if name == "devices" {
+		return "device"
+	}
+	return name
+}
+
+// isRole reports whether a section is about the workers of a role.
+func isRole(section string) bool { return slices.Contains(cluster.Roles, cluster.Role(section)) }
 
 // engineFields returns the fields of one EngineSpec. Fields that nodes also have as settings
 // are described in the table of settings.

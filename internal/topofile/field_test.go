@@ -96,6 +96,10 @@ func TestNothingOfATopologyIsMissing(t *testing.T) {
 			case ignored[name] && at == "Topology":
 			case field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[cluster.Speculative]():
 				walk(at+"."+name, field)
+			case at == "Topology.EncodeSpec.Engine" && name != "Backend" && name != "Device":
+				if !field.IsZero() {
+					t.Errorf("a field sets %s.%s, which encode workers do not use", at, name)
+				}
 			case field.IsZero():
 				t.Errorf("no field sets %s.%s", at, name)
 			}
@@ -146,8 +150,12 @@ func TestSet(t *testing.T) {
 		"kv_blocks=1":             `no field "kv_blocks"; did you mean engine.kv_blocks?`,
 		"engine.kv_blcks=1":       `no field "engine.kv_blcks"; did you mean engine.kv_blocks?`,
 		"decode.workers=many":     `decode.workers: "many" is not a whole number from 0 to 1024`,
-		"engine.backend=rocm":     `engine.backend: "rocm" is not one of cpu, cuda, mock`,
-		"disagg.strategy=fastest": `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
+		"encode=many":             `encode.workers: "many" is not a whole number from 0 to 1024`,
+		"encode.engine.kv_blocks": `"encode.engine.kv_blocks" is not <field>=<value>`,
+
+		"encode.engine.kv_blocks=1": `no field "encode.engine.kv_blocks"; encode workers have no such option: they compute only the embeddings of images`,
+		"engine.backend=rocm":       `engine.backend: "rocm" is not one of cpu, cuda, mock`,
+		"disagg.strategy=fastest":   `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
 	} {
 		if err := (&File{}).Set(assignment, Source{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", assignment, err, want)
@@ -204,7 +212,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for content, want := range map[string]bool{
-		"decode: 1": true, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
+		"decode: 1": true, "encode: 1": true, "encode: {engine: {devices: [cpu]}}": true, "encode: {engine: {kv_blocks: 1}}": false, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
 		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": true, "engine: {backend: rocm}": false,
 		"decode: {engine: {devices: [cpu:0], kv_cache_dtype: int8}}": true, "disagg: {strategy: none}": false, "disagg: {overlap_kv_transfer: true}": true,
 	} {

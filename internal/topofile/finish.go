@@ -64,10 +64,10 @@ func pathOf(name string) string {
 		name = "devices"
 	}
 	if role == "" {
-		switch name {
-		case "prefill", "decode":
+		switch {
+		case isRole(name):
 			return name + ".workers"
-		case "model":
+		case name == "model":
 			return "model.name"
 		}
 	}
@@ -87,7 +87,7 @@ func (f *File) Set(assignment string, src Source) error {
 	if !ok {
 		return fmt.Errorf("%q is not <field>=<value>", assignment)
 	}
-	if path == "prefill" || path == "decode" {
+	if isRole(path) {
 		path += ".workers"
 	}
 	fd, known := field(path)

@@ -96,7 +96,7 @@ func (r *reader) syntax(err error) {
 
 // section reads the keys below a path, which is empty at the top.
 func (r *reader) section(path string, n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" && (path == "prefill" || path == "decode") {
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" && isRole(path) {
 		fd, _ := field(path + ".workers") // the short form: decode: 4
 		r.value(fd, n, place(n))
 		return
@@ -241,23 +241,36 @@ func keysBelow(section string) []string {
 
 // hintPath names the field that somebody may have meant by a whole path.
 func hintPath(path string) string {
-	var all []string
-	for _, fd := range fields() {
-		all = append(all, fd.Path)
-	}
-	if near := config.Nearest(path, all); near != "" {
-		return "; did you mean " + near + "?"
-	}
 	section, name := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
 		section, name = path[:i], path[i+1:]
 	}
+	var all []string
+	for _, fd := range fields() {
+		all = append(all, fd.Path)
+	}
+	if near := config.Nearest(path, all); near != "" && hintRole(name, section) == "" {
+		return "; did you mean " + near + "?"
+	}
 	return hint(name, section)
+}
+
+// hintRole says that workers of a role have no use for an option of engines, if that is why
+// its section lacks it.
+func hintRole(name, section string) string {
+	role, ok := strings.CutSuffix(section, ".engine")
+	if _, known := field("engine." + name); !ok || !isRole(role) || !known {
+		return ""
+	}
+	return "; " + role + " workers have no such option: they compute only the embeddings of images"
 }
 
 // hint names the key that somebody may have meant: one of the section, or one of that
 // name elsewhere.
 func hint(name, section string) string {
+	if without := hintRole(name, section); without != "" {
+		return without
+	}
 	if near := config.Nearest(name, keysBelow(section)); near != "" {
 		return "; did you mean " + near + "?"
 	}

@@ -37,6 +37,10 @@ decode:
   workers: 4
   placement: spread
   engine: {max_num_seqs: 8, devices: "cpu:1", speculative: ngram:3}
+encode:
+  workers: 3
+  quantize: none
+  engine: {backend: mock, devices: [cpu]}
 disagg:
   strategy: prefill-first
   overlap_kv_transfer: false
@@ -47,11 +51,12 @@ disagg:
 	}
 	want := File{Namespace: "eu.west", Revision: cluster.Revision{
 		Topology: cluster.Topology{
-			Model: cluster.ModelSpec{Name: "qwen", Path: "/lab/models/qwen.gguf", Quantize: "q8_0"}, Prefill: 2, Decode: 4, Placement: "pack",
+			Model: cluster.ModelSpec{Name: "qwen", Path: "/lab/models/qwen.gguf", Quantize: "q8_0"}, Prefill: 2, Decode: 4, Encode: 3, Placement: "pack",
 			Engine: cluster.EngineSpec{Backend: "cpu", Device: "cpu:0,cpu:1", KVBlocks: 100, ITLTargetMS: 150},
 			DecodeSpec: cluster.RoleSpec{Placement: "spread", Engine: cluster.EngineSpec{
 				MaxSeqs: 8, Device: "cpu:1", Speculative: cluster.Speculative{Method: "ngram", Tokens: 3},
 			}},
+			EncodeSpec: cluster.RoleSpec{Quantize: cluster.QuantizeNone, Engine: cluster.EngineSpec{Backend: "mock", Device: "cpu"}},
 		},
 		Settings: map[string]json.RawMessage{
 			"disagg.strategy": json.RawMessage(`"prefill-first"`), "disagg.overlap_kv_transfer": json.RawMessage("false"), "disagg.max_local_prefill_tokens": json.RawMessage("0"),
@@ -79,10 +84,10 @@ func TestParseProblems(t *testing.T) {
 	for _, tc := range []struct{ name, file, want string }{
 		{"empty", "", "t.yaml: the file is empty; the shortest topology is: decode: 1"},
 		{"no yaml", "a: [", "t.yaml:1: not valid YAML: did not find expected node content"},
-		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, disagg, router, rollout`},
+		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout`},
 		{"two documents", "decode: 1\n---\ndecode: 2", "t.yaml:2:1: a second document starts here; use one file for each namespace"},
-		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, disagg, router, rollout"},
-		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, disagg, router, rollout"},
+		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout"},
+		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout"},
 		{"unknown in a section", "decode: 1\nrouter:\n  polcy: x", "t.yaml:3:3: router.polcy: unknown key; did you mean policy?; expected one of policy, active_decode_blocks_threshold, active_prefill_tokens_threshold, active_prefill_tokens_threshold_frac, session_affinity, session_affinity_ttl, queue_policy"},
 		{"twice", "decode: 1\ndecode: 2", "t.yaml:2:1: decode: set twice; first in line 1"},
 		{"short and long", "decode: 1\nprefill:\n  workers: x", `t.yaml:3:12: prefill.workers: "x" is not a whole number from 0 to 1024`},
@@ -98,13 +103,17 @@ func TestParseProblems(t *testing.T) {
 		{"empty device", "decode: 1\nengine: {devices: [cpu, '']}", `t.yaml:2:19: engine.devices: an empty value in a list; expected a list, or text with commas`},
 		{"zero timeout", "decode: 1\ndisagg: {remote_prefill_timeout: 0}", "t.yaml:2:34: disagg.remote_prefill_timeout: 0 would never wait; expected a duration like 30s"},
 		{"namespace", "decode: 1\nnamespace: Über", "t.yaml:2:12: namespace: use lower-case letters, digits, - and _, joined by dots"},
+		{"encode alone", "encode: 2", "t.yaml: decode.workers: encode workers need at least one decode worker"},
+		{"too many encode workers", "decode: 1\nencode: 2000", "t.yaml:2:9: encode.workers: 2000 is not a whole number from 0 to 1024"},
+		{"KV of encode workers", "decode: 1\nencode: {workers: 1, engine: {kv_blocks: 5}}", "t.yaml:2:31: encode.engine.kv_blocks: unknown key; encode workers have no such option: they compute only the embeddings of images; expected one of backend, devices"},
+		{"a mistake below encode", "decode: 1\nencode: {engine: {device: cpu}}", "t.yaml:2:19: encode.engine.device: unknown key; did you mean devices?; expected one of backend, devices"},
 		{"prefill alone", "prefill: 1", "t.yaml: decode.workers: prefill workers need at least one decode worker"},
 		{"roles disagree", "prefill: 1\ndecode:\n  workers: 1\n  engine:\n    kv_cache_dtype: int8", "t.yaml:5:21: decode.engine.kv_cache_dtype: prefill and decode workers exchange KV blocks and must agree: prefill has the default, decode int8; set it for both in one place"},
 		{"weights disagree", "prefill: {workers: 1, quantize: q4_0}\ndecode: 1", "t.yaml:1:33: prefill.quantize: prefill and decode workers exchange KV blocks and must agree: prefill has q4_0, decode the default; set it for both in one place"},
 		{"all at once", "decode: x\nprefill: 1\nplacement: tight\nfoo: 1\nengine: {kv_blocks: -1}",
 			`t.yaml:1:9: decode.workers: "x" is not a whole number from 0 to 1024
 t.yaml:3:12: placement: "tight" is not one of spread, pack
-t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, disagg, router, rollout
+t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout
 t.yaml:5:21: engine.kv_blocks: -1 is not a whole number from 0 to 1000000000`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
