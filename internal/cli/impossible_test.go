@@ -23,6 +23,23 @@ func TestUpRefusesTheImpossible(t *testing.T) {
 	clitest.Has(t, "dry run", w.ok("up", "--device", "gpu:9", "--dry-run").stdout, "impossible: decode workers: no node has a device gpu:9\n")
 }
 
+// Encode workers are declared only for a model that sees images, where dynctl knows the
+// model.
+func TestUpRefusesEncodeWithoutImages(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(1, 1)
+	before := w.topology()
+	r := w.run("up", "--encode", "1")
+	if r.code != exit.Failed || w.topology() != before {
+		t.Errorf("exit %d, generation %d after %d", r.code, w.topology().Generation, before.Generation)
+	}
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot declare the topology: it cannot be carried out\n  encode workers: the built-in model sees no images\n  nothing was changed\n")
+	if r := w.run("up", "--prefill", "0", "--decode", "0", "--encode", "1"); r.code != exit.Usage || !strings.Contains(r.stderr, "--decode: encode workers need at least one decode worker") {
+		t.Errorf("alone: %+v", r)
+	}
+}
+
 // up says what it changes, before it does, and how that is taken back when it fails: what
 // serves is named.
 func TestUpSaysWhatItChanges(t *testing.T) {

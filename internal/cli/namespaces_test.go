@@ -45,7 +45,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 		}
 	}
 	list := ok("get", "namespaces").stdout
-	clitest.Has(t, "namespaces", list, "\ndynamo\tdynctl-tiny\t0\t1\t1/1\t1\thttp://127.0.0.1:", "\nwest\tdynctl-tiny\t0\t2\t2/2\t1\thttp://127.0.0.1:")
+	clitest.Has(t, "namespaces", list, "\ndynamo\tdynctl-tiny\t0\t1\t0\t1/1\t1\thttp://127.0.0.1:", "\nwest\tdynctl-tiny\t0\t2\t0\t2/2\t1\thttp://127.0.0.1:")
 	clitest.Has(t, "saved", ok("get", "topology", "-n", "west", "-o", "yaml").stdout, "\nnamespace: west\n", "workers: 2\n")
 	if r := m.run("diff", "-f", file); r.code != exit.OK {
 		t.Errorf("diff: %+v", r)

@@ -161,7 +161,7 @@ func TestSetRole(t *testing.T) {
 	}{
 		{[]string{"worker-3"}, exit.Usage, "of a worker only the role can be set, one worker at a time"},
 		{[]string{"worker-3", "role=cook"}, exit.Usage, `role: unknown role "cook" (known: prefill, decode, encode)`},
-		{[]string{"worker-3", "role=encode"}, exit.Usage, "role: workers cannot encode yet"},
+		{[]string{"worker-3", "role=encode"}, exit.Usage, "role: encode workers have only the vision tower: no worker can become one"},
 		{[]string{"worker-3", "device=cpu:1"}, exit.Usage, `"device=cpu:1" is not role=<role>: only the role of a worker can change while it runs`},
 		{[]string{"worker-9", "role=decode"}, exit.Failed, "cannot make worker-9 a decode worker: no such worker in cluster lab"},
 		{[]string{"worker-3", "role=prefill", "--read-only"}, exit.Failed, "read-only is set"},

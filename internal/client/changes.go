@@ -13,26 +13,25 @@ import (
 // ErrUndeclared is returned where no topology was ever declared.
 var ErrUndeclared = errors.New("nothing was ever declared")
 
-// Scale declares other numbers of workers; nil keeps a number. The reason is kept with the
-// new topology, which it returns.
-func (c *Cluster) Scale(ctx context.Context, prefill, decode *int, reason string) (cluster.Topology, error) {
+// Scale declares other numbers of workers. The reason is kept with the new topology, which
+// it returns.
+func (c *Cluster) Scale(ctx context.Context, workers cluster.Counts, reason string) (cluster.Topology, error) {
 	return c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
 		if !exists || t.Model.Name == "" {
 			return fmt.Errorf("%w in cluster %s", ErrUndeclared, c.Name)
 		}
 		t.Reason = reason
-		return Scaled(t, prefill, decode)
+		return Scaled(t, workers)
 	})
 }
 
-// Scaled changes the numbers of workers in a topology; nil keeps a number. The error says
-// what is wrong with the new ones.
-func Scaled(t *cluster.Topology, prefill, decode *int) error {
-	if prefill != nil {
-		t.Prefill = *prefill
-	}
-	if decode != nil {
-		t.Decode = *decode
+// Scaled changes the numbers of workers in a topology. The error says what is wrong with the
+// new ones.
+func Scaled(t *cluster.Topology, workers cluster.Counts) error {
+	for role, n := range workers {
+		if count, _ := t.Of(role); count != nil {
+			*count = n
+		}
 	}
 	return t.Validate()
 }
@@ -41,7 +40,7 @@ func Scaled(t *cluster.Topology, prefill, decode *int) error {
 // new topology. Empty limits leave those of the settings.
 func (c *Cluster) RestartAll(ctx context.Context, limits cluster.Rollout) (cluster.Topology, error) {
 	return c.Declare(ctx, func(t *cluster.Topology, _ bool) error {
-		if t.Prefill+t.Decode == 0 {
+		if t.Workers() == 0 {
 			return errors.New("there are none")
 		}
 		t.Restarts++

@@ -14,8 +14,8 @@ func TestLiveActsOnTheCluster(t *testing.T) {
 	c := lab(t)
 	l := live(t, c, LiveOptions{})
 	act := func(a Action) error { return l.Act(t.Context(), a) }
-	five, none, many := 5, 0, 1<<20
-	if err := act(Action{Kind: ActScale, Decode: &five}); !errors.Is(err, ErrUndeclared) {
+	decode := func(n int) cluster.Counts { return cluster.Counts{cluster.RoleDecode: n} }
+	if err := act(Action{Kind: ActScale, Workers: decode(5)}); !errors.Is(err, ErrUndeclared) {
 		t.Errorf("scale of nothing: %v", err)
 	}
 	if err := act(Action{Kind: ActRestartAll}); err == nil || !strings.Contains(err.Error(), "there are none") {
@@ -27,16 +27,22 @@ func TestLiveActsOnTheCluster(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := act(Action{Kind: ActScale, Decode: &five}); err != nil {
+	if err := act(Action{Kind: ActScale, Workers: decode(5)}); err != nil {
 		t.Fatal(err)
 	}
-	for name, a := range map[string]Action{"too many": {Kind: ActScale, Decode: &many}, "prefill alone": {Kind: ActScale, Decode: &none}} {
+	for name, a := range map[string]Action{"too many": {Kind: ActScale, Workers: decode(1 << 20)}, "prefill alone": {Kind: ActScale, Workers: decode(0)}} {
 		if err := act(a); err == nil || !strings.Contains(err.Error(), "decode") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	topo, err := c.Topology(t.Context())
 	if err != nil || topo.Prefill != 2 || topo.Decode != 5 || topo.Reason != "dynctl top: scale decode=5" {
+		t.Errorf("scaled: %+v %v", topo, err)
+	}
+	if err := act(Action{Kind: ActScale, Workers: cluster.Counts{cluster.RoleEncode: 3, cluster.RolePrefill: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if topo, err = c.Topology(t.Context()); err != nil || topo.Prefill != 1 || topo.Decode != 5 || topo.Encode != 3 || topo.Reason != "dynctl top: scale prefill=1 encode=3" {
 		t.Errorf("scaled: %+v %v", topo, err)
 	}
 	if err := act(Action{Kind: ActRestartAll}); err != nil {

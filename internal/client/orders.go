@@ -89,6 +89,20 @@ func (c *Cluster) Uncordon(ctx context.Context, node string) error {
 // ErrNoFlip is returned for a worker that cannot change its role now.
 var ErrNoFlip = errors.New("its role cannot change now")
 
+// Flips returns why no worker of one role can take the other one, nil if they can.
+func Flips(from, to cluster.Role) error {
+	var t cluster.Topology
+	for _, r := range []cluster.Role{from, to} {
+		switch n, _ := t.Of(r); {
+		case n == nil:
+			return fmt.Errorf("%w: from %s to %s", ErrNoFlip, from, to)
+		case !r.HoldsKV():
+			return fmt.Errorf("%w: from %s to %s: an %s worker has only the vision tower, and no KV pool", ErrNoFlip, from, to, r)
+		}
+	}
+	return nil
+}
+
 // SetRole moves one worker to another role: it declares one worker more of that role, one
 // less of the old role, and that this worker changes. It returns the new topology.
 func (c *Cluster) SetRole(ctx context.Context, worker string, role cluster.Role) (cluster.Topology, error) {
@@ -105,12 +119,12 @@ func (c *Cluster) SetRole(ctx context.Context, worker string, role cluster.Role)
 	case a.Replaces != "" || a.Replace:
 		return cluster.Topology{}, fmt.Errorf("%w: it replaces another worker, or is replaced", ErrNoFlip)
 	}
+	if err := Flips(a.Role, role); err != nil {
+		return cluster.Topology{}, err
+	}
 	return c.Declare(ctx, func(t *cluster.Topology, _ bool) error {
-		counts := map[cluster.Role]*int{cluster.RolePrefill: &t.Prefill, cluster.RoleDecode: &t.Decode}
-		from, to := counts[a.Role], counts[role]
-		if from == nil || to == nil {
-			return fmt.Errorf("%w: from %s to %s", ErrNoFlip, a.Role, role)
-		}
+		from, _ := t.Of(a.Role)
+		to, _ := t.Of(role)
 		*from--
 		*to++
 		t.Flip = cluster.Flip{Worker: worker, Role: role, Generation: t.Generation + 1}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -63,11 +62,11 @@ const (
 
 // Action is an order for one worker, or for the cluster.
 type Action struct {
-	Kind            ActionKind
-	Worker          string        // empty for the cluster
-	Deadline        time.Duration // drain: 0 means no limit
-	Prefill, Decode *int          // scale: workers; nil keeps the number
-	Setting, Value  string        // set: as dynctl set takes them
+	Kind           ActionKind
+	Worker         string         // empty for the cluster
+	Deadline       time.Duration  // drain: 0 means no limit
+	Workers        cluster.Counts // scale
+	Setting, Value string         // set: as dynctl set takes them
 }
 
 // Text is the action in the words of the command line.
@@ -76,11 +75,8 @@ func (a Action) Text() string {
 	if a.Worker != "" {
 		text += " " + a.Worker
 	}
-	if a.Prefill != nil {
-		text += fmt.Sprintf(" prefill=%d", *a.Prefill)
-	}
-	if a.Decode != nil {
-		text += fmt.Sprintf(" decode=%d", *a.Decode)
+	if len(a.Workers) > 0 {
+		text += " " + a.Workers.String()
 	}
 	if a.Setting != "" {
 		text += " " + a.Setting + "=" + a.Value

@@ -53,7 +53,7 @@ func (r *Report) warn(format string, args ...any) {
 
 func (r *Report) config(m *model.Model) {
 	c := m.Config()
-	r.Family, r.Architecture, r.Context = c.Family, c.Architecture, c.MaxContext
+	r.Family, r.Architecture, r.Context, r.SeesImages = c.Family, c.Architecture, c.MaxContext, c.SeesImages()
 	r.Vocabulary = Vocabulary{Rows: c.Vocab, Tokens: m.TokenLimit()}
 	r.Tokenizer.EOS = append(r.Tokenizer.EOS, m.EOS()...)
 	if c.Layers == 0 {

@@ -16,6 +16,7 @@ type Report struct {
 	DTypes       []DType    `json:"dtypes"`
 	Shape        Shape      `json:"shape"`
 	Context      int        `json:"context"` // tokens
+	SeesImages   bool       `json:"sees_images"`
 	Vocabulary   Vocabulary `json:"vocabulary"`
 	Vision       *Vision    `json:"vision,omitempty"` // nil for a model of text alone
 	KV           KV         `json:"kv"`

@@ -45,8 +45,8 @@ func restart() *action {
 
 func scale() *action {
 	return &action{
-		kind: client.ActScale, verb: "Scale", args: "[prefill=<n>] [decode=<n>]", about: "change the numbers of workers",
-		complete: func(*model) []string { return []string{"prefill=", "decode="} },
+		kind: client.ActScale, verb: "Scale", args: "[prefill=<n>] [decode=<n>] [encode=<n>]", about: "change the numbers of workers",
+		complete: func(*model) []string { return []string{"prefill=", "decode=", "encode="} },
 		parse:    parseScale,
 		effect: func(m *moment.Moment, order client.Action) string {
 			now := m.Snap.Topology
@@ -54,26 +54,26 @@ func scale() *action {
 				return "" // parse refuses it
 			}
 			next := *now
-			_ = client.Scaled(&next, order.Prefill, order.Decode) // parse has checked it
+			_ = client.Scaled(&next, order.Workers) // parse has checked it
 			return fmt.Sprintf("From %s to %s. Surplus workers drain before they go.", shape(now), shape(&next))
 		},
 	}
 }
 
-// parseScale reads numbers of workers as prefill=N and decode=N.
+// parseScale reads numbers of workers as prefill=N, decode=N and encode=N.
 func parseScale(m *moment.Moment, args []string) (client.Action, error) {
-	order := client.Action{Kind: client.ActScale}
+	order := client.Action{Kind: client.ActScale, Workers: cluster.Counts{}}
 	for _, arg := range args {
-		role, text, _ := strings.Cut(arg, "=")
-		to := map[string]**int{"prefill": &order.Prefill, "decode": &order.Decode}[role]
-		if to == nil || *to != nil {
+		name, text, _ := strings.Cut(arg, "=")
+		role, err := cluster.ParseRole(name)
+		if _, twice := order.Workers[role]; twice || err != nil {
 			return order, errUsage
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return order, fmt.Errorf("%s: %q is not a number of workers", role, text)
 		}
-		*to = &n
+		order.Workers[role] = n
 	}
 	switch now := m.Snap.Topology; {
 	case len(args) == 0:
@@ -82,7 +82,7 @@ func parseScale(m *moment.Moment, args []string) (client.Action, error) {
 		return order, errors.New("nothing was ever declared in this cluster")
 	default:
 		next := *now
-		return order, client.Scaled(&next, order.Prefill, order.Decode)
+		return order, client.Scaled(&next, order.Workers)
 	}
 }
 
@@ -106,5 +106,9 @@ func set() *action {
 
 // shape is the number of workers of each role.
 func shape(t *cluster.Topology) string {
-	return fmt.Sprintf("%d prefill + %d decode", t.Prefill, t.Decode)
+	text := fmt.Sprintf("%d prefill + %d decode", t.Prefill, t.Decode)
+	if t.Encode > 0 {
+		text += fmt.Sprintf(" + %d encode", t.Encode)
+	}
+	return text
 }

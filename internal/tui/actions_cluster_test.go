@@ -15,8 +15,9 @@ func TestOrdersToTheCluster(t *testing.T) {
 		asked string // in the question
 		order client.Action
 	}{
-		{"scale decode=6", "From 2 prefill + 5 decode to 2 prefill + 6", client.Action{Kind: client.ActScale, Decode: ptr(6)}},
-		{"scale prefill=1 decode=4", "[ Cancel ]    Scale prefill=1 decode=4", client.Action{Kind: client.ActScale, Prefill: ptr(1), Decode: ptr(4)}},
+		{"scale decode=6", "From 2 prefill + 5 decode to 2 prefill + 6", client.Action{Kind: client.ActScale, Workers: cluster.Counts{cluster.RoleDecode: 6}}},
+		{"scale prefill=1 decode=4", "[ Cancel ]    Scale prefill=1 decode=4", client.Action{Kind: client.ActScale, Workers: cluster.Counts{cluster.RolePrefill: 1, cluster.RoleDecode: 4}}},
+		{"scale encode=2", "2 encode. Surplus workers drain", client.Action{Kind: client.ActScale, Workers: cluster.Counts{cluster.RoleEncode: 2}}},
 		{"set disagg.strategy=prefill-first", "Set disagg.strategy=prefill-first?", client.Action{Kind: client.ActSet, Setting: "disagg.strategy", Value: "prefill-first"}},
 		{"restart worker-2", "starts again under its name", client.Action{Kind: client.ActRestart, Worker: "worker-2"}},
 		{"restart --rolling", "Restart --rolling?", client.Action{Kind: client.ActRestartAll}},
@@ -41,8 +42,8 @@ func TestOrdersToTheCluster(t *testing.T) {
 
 func TestWrongOrdersToTheCluster(t *testing.T) {
 	for line, want := range map[string]string{
-		"scale": "wrong arguments: :scale", "scale 5": "wrong arguments", "scale decode=1 decode=2": "wrong arguments",
-		"scale decode=x": `decode: "x" is not a number of workers`, "scale decode=-1": "decode", "scale decode=0": "prefill workers need at least one decode worker",
+		"scale": "wrong arguments: :scale", "scale 5": "wrong arguments", "scale decode=1 decode=2": "wrong arguments", "scale encode=1 encode=1": "wrong arguments", "scale echo=1": "wrong arguments",
+		"scale decode=x": `decode: "x" is not a number of workers`, "scale decode=-1": "decode", "scale encode=-1": "encode: -1 is not between 0 and", "scale decode=0": "prefill workers need at least one decode worker",
 		"set": "wrong arguments", "set disagg.strategy": "wrong arguments", "set disagg.strateg=x": "disagg.strategy", "set disagg.strategy=x": "disagg.strategy",
 		"restart": "wrong arguments", "restart worker-99": `no worker "worker-99"`, "restart worker-7": "worker-7 is drained: it starts when it is resumed", "restart worker-1 5m": "wrong arguments",
 	} {

@@ -49,9 +49,8 @@ func (p *pursuit) scaled(m *moment.Moment) verdict {
 	if t == nil {
 		return verdict{}
 	}
-	asked := (p.order.Prefill == nil || t.Prefill == *p.order.Prefill) && (p.order.Decode == nil || t.Decode == *p.order.Decode)
 	switch {
-	case asked:
+	case t.Asks(p.order.Workers):
 		p.obeyed = true
 	case p.obeyed:
 		return verdict{p.order.Text() + ": other numbers were declared meanwhile: " + shape(t), draw.Warn, true}
@@ -60,7 +59,10 @@ func (p *pursuit) scaled(m *moment.Moment) verdict {
 	default:
 		return verdict{}
 	}
-	have, settled := map[cluster.Role]int{}, true
+	have, settled := cluster.Counts{}, true
+	for _, r := range cluster.Roles {
+		have[r] = 0
+	}
 	for i := range m.Snap.Workers {
 		w := &m.Snap.Workers[i]
 		have[w.Role]++
@@ -70,7 +72,7 @@ func (p *pursuit) scaled(m *moment.Moment) verdict {
 			return verdict{p.order.Text() + ": " + w.Name + " does not start" + because(w), draw.Bad, false}
 		}
 	}
-	if settled && have[cluster.RolePrefill] == t.Prefill && have[cluster.RoleDecode] == t.Decode {
+	if settled && t.Asks(have) {
 		return verdict{"the cluster has " + shape(t) + " workers", draw.Good, true}
 	}
 	return verdict{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -175,7 +176,7 @@ func TestRun(t *testing.T) {
 			}
 			x.restored()
 			if strings.HasPrefix(tt.name, "drain") {
-				if got := src.actions(); len(got) != 1 || got[0] != (client.Action{Kind: client.ActDrain, Worker: "worker-2"}) {
+				if got := src.actions(); !reflect.DeepEqual(got, []client.Action{{Kind: client.ActDrain, Worker: "worker-2"}}) {
 					t.Errorf("actions %v", got)
 				}
 				x.wait("\x1b[?1002l") // mouse off again

@@ -85,7 +85,7 @@ func Namespaces(a *command.App) cobra.CompletionFunc {
 			for _, n := range all {
 				what := "nothing declared"
 				if n.Topology != nil {
-					what = human.Shape(n.Topology.Prefill, n.Topology.Decode) + " " + n.Topology.Model.Name
+					what = human.Shape(*n.Topology) + " " + n.Topology.Model.Name
 				}
 				out = append(out, cobra.CompletionWithDesc(n.Name, what))
 			}

@@ -44,7 +44,7 @@ func fieldText(v any) string {
 // Effects says what a change of the topology does to workers.
 func Effects(from, to cluster.Topology) []string {
 	out := []string{}
-	for _, r := range []cluster.Role{cluster.RolePrefill, cluster.RoleDecode} {
+	for _, r := range cluster.Roles {
 		before, after := from.Count(r), to.Count(r)
 		oldModel, oldEngine := from.Specs(r)
 		newModel, newEngine := to.Specs(r)

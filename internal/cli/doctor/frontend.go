@@ -22,7 +22,7 @@ func (o *Options) frontendFindings(ctx context.Context, v client.View) []judge.F
 		return examine(ctx, o.Timeout, checks)
 	}
 	model := ""
-	if v.Topology != nil && v.Topology.Prefill+v.Topology.Decode > 0 {
+	if v.Topology != nil && v.Topology.Workers() > 0 {
 		model = v.Topology.Model.Name
 	}
 	for _, url := range urls {

@@ -49,7 +49,7 @@ func (o *Options) recallFindings(ctx context.Context, cl *client.Cluster, v clie
 	}
 	urls := v.Frontends()
 	switch {
-	case v.Topology == nil || v.Topology.Prefill+v.Topology.Decode == 0:
+	case v.Topology == nil || v.Topology.Workers() == 0:
 		return one(judge.Skipped("no model is declared"))
 	case v.Topology.Model.Name != o.ModelCheck:
 		f := judge.Skipped("the cluster serves %s, not %s", v.Topology.Model.Name, o.ModelCheck)

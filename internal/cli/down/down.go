@@ -241,11 +241,15 @@ func (d *downturn) removeWorkers(ctx context.Context, cfg config.Dynctl) error {
 	for _, n := range v.Nodes {
 		d.sockets = append(d.sockets, d.localSocket(n)...)
 	}
-	if len(v.Workers()) == 0 && (v.Topology == nil || v.Topology.Prefill+v.Topology.Decode == 0) {
+	if len(v.Workers()) == 0 && (v.Topology == nil || v.Topology.Workers() == 0) {
 		return d.remote(v)
 	}
 	if _, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
-		t.Prefill, t.Decode, t.Reason = 0, 0, declare.Reason(d.session, "")
+		for _, role := range cluster.Roles {
+			n, _ := t.Of(role)
+			*n = 0
+		}
+		t.Reason = declare.Reason(d.session, "")
 		return nil
 	}); err != nil {
 		d.session.Out.Warn("workers are not drained: %v", err)

@@ -42,16 +42,16 @@ func namespaceKind() listing.Kind[client.Namespace] {
 }
 
 func namespaceTable(_ listing.Scene, items []client.Namespace, wide bool) *output.Table {
-	titles := []string{"NAMESPACE", "~MODEL", ">PREFILL", ">DECODE", ">READY", ">NODES", "FRONTEND"}
+	titles := []string{"NAMESPACE", "~MODEL", ">PREFILL", ">DECODE", ">ENCODE", ">READY", ">NODES", "FRONTEND"}
 	if wide {
 		titles = append(titles, ">GENERATION", "~BY", "~NODE NAMES")
 	}
 	t := output.NewTable(titles...)
 	for _, n := range items {
-		row := []string{n.Name, "-", "-", "-", strconv.Itoa(n.Ready) + "/" + strconv.Itoa(n.Workers), strconv.Itoa(len(n.Nodes)), human.OrDash(strings.Join(n.Frontends, ","))}
+		row := []string{n.Name, "-", "-", "-", "-", strconv.Itoa(n.Ready) + "/" + strconv.Itoa(n.Workers), strconv.Itoa(len(n.Nodes)), human.OrDash(strings.Join(n.Frontends, ","))}
 		generation, by := "-", "-"
 		if d := n.Topology; d != nil {
-			row[1], row[2], row[3] = human.OrDash(d.Model.Name), strconv.Itoa(d.Prefill), strconv.Itoa(d.Decode)
+			row[1], row[2], row[3], row[4] = human.OrDash(d.Model.Name), strconv.Itoa(d.Prefill), strconv.Itoa(d.Decode), strconv.Itoa(d.Encode)
 			generation, by = strconv.FormatInt(d.Generation, 10), human.OrDash(d.UpdatedBy)
 		}
 		if wide {

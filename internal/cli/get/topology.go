@@ -109,7 +109,7 @@ func topologyTable(s listing.Scene, items []topologyRow, wide bool) *output.Tabl
 	if tty {
 		changed = ">CHANGED"
 	}
-	titles := []string{"CLUSTER", "~MODEL", ">PREFILL", ">DECODE", ">GENERATION", changed, "~BY"}
+	titles := []string{"CLUSTER", "~MODEL", ">PREFILL", ">DECODE", ">ENCODE", ">GENERATION", changed, "~BY"}
 	if wide {
 		titles = append(titles, "PATH", "WEIGHTS", ">BLOCK SIZE", ">KV BLOCKS", "KV TYPE", "DEVICE")
 	}
@@ -124,7 +124,7 @@ func topologyTable(s listing.Scene, items []topologyRow, wide bool) *output.Tabl
 			at = d.UpdatedAt.UTC().Format(time.RFC3339)
 		}
 		count := func(r cluster.Role) string { return fmt.Sprintf("%d/%d", d.ready[r], d.Count(r)) }
-		row := []string{d.cluster, human.OrDash(d.Model.Name), count(cluster.RolePrefill), count(cluster.RoleDecode), strconv.FormatInt(d.Generation, 10), at, human.OrDash(d.UpdatedBy)}
+		row := []string{d.cluster, human.OrDash(d.Model.Name), count(cluster.RolePrefill), count(cluster.RoleDecode), count(cluster.RoleEncode), strconv.FormatInt(d.Generation, 10), at, human.OrDash(d.UpdatedBy)}
 		if wide {
 			number := func(n int) string {
 				if n == 0 {

@@ -135,12 +135,12 @@ schema.json for editors. The fields:
 			perRole = append(perRole, rest)
 			continue
 		}
-		if strings.HasPrefix(fd.Path, "prefill.engine.") {
+		if strings.HasPrefix(fd.Path, "prefill.engine.") || strings.HasPrefix(fd.Path, "encode.engine.") {
 			continue
 		}
 		fmt.Fprintf(&b, "  %s: %s\n      %s\n", fd.Path, fd.Expect(), fd.Key.Help)
 	}
-	fmt.Fprintf(&b, "\nA role can have an engine of its own: prefill.engine and decode.engine take %s,\nand take fields that they omit from engine.\n", strings.Join(perRole, ", "))
+	fmt.Fprintf(&b, "\nA role can have an engine of its own: prefill.engine and decode.engine take %s,\nand take fields that they omit from engine. encode.engine takes backend and devices.\n", strings.Join(perRole, ", "))
 	return b.String()
 }
 

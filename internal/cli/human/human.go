@@ -89,17 +89,17 @@ func Plural(n int, noun string) string {
 	return Commas(n) + " " + noun + "s"
 }
 
-// Shape prints a topology: "2 prefill + 4 decode workers".
-func Shape(prefill, decode int) string {
-	switch {
-	case prefill == 0:
-		return Plural(decode, "decode worker")
-	case decode == 0:
-		return Plural(prefill, "prefill worker")
-	case decode == 1:
-		return fmt.Sprintf("%d prefill + 1 decode worker", prefill)
+// Shape prints how many workers a topology has: "2 prefill + 4 decode workers".
+func Shape(t cluster.Topology) string {
+	var parts []string
+	last := cluster.RoleDecode
+	for _, r := range cluster.Roles {
+		if n := t.Count(r); n != 0 {
+			parts, last = append(parts, fmt.Sprintf("%d %s", n, r)), r
+		}
 	}
-	return fmt.Sprintf("%d prefill + %d decode workers", prefill, decode)
+	parts = append(parts[:max(len(parts)-1, 0)], Plural(t.Count(last), string(last)+" worker"))
+	return strings.Join(parts, " + ")
 }
 
 // Names prints names in a row, long ones shortened: worker-1 … worker-7.

@@ -55,14 +55,17 @@ func (o *RoleOptions) parse() (cluster.Role, error) {
 		return "", &exit.UsageError{Text: fmt.Sprintf("%q is not role=<role>: only the role of a worker can change while it runs", args[1]), Tries: tries}
 	}
 	role, err := cluster.ParseRole(value)
-	if err == nil && role == cluster.RoleEncode {
-		err = errors.New("workers cannot encode yet")
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", &exit.UsageError{Text: "role: " + err.Error(), Tries: tries}
+	case !role.HoldsKV():
+		return "", &exit.UsageError{Text: "role: " + string(role) + " workers have only the vision tower: no worker can become one", Tries: []string{scaleEncode}}
 	}
 	return role, nil
 }
+
+// scaleEncode is what is done in place of a change of role.
+const scaleEncode = "dynctl scale --encode N"
 
 // RoleResult is the outcome as -o json prints it.
 type RoleResult struct {
@@ -71,6 +74,7 @@ type RoleResult struct {
 	Role       cluster.Role `json:"role"`
 	Prefill    int          `json:"prefill"`
 	Decode     int          `json:"decode"`
+	Encode     int          `json:"encode"`
 	Moved      *int         `json:"moved"`
 	DurationMS *int64       `json:"duration_ms"`
 }
@@ -100,10 +104,13 @@ func (o *RoleOptions) Run(ctx context.Context) error {
 	}
 	res := RoleResult{Worker: name, From: a.Role, Role: role}
 	if v.Topology != nil {
-		res.Prefill, res.Decode = v.Topology.Prefill, v.Topology.Decode
+		res.Prefill, res.Decode, res.Encode = v.Topology.Prefill, v.Topology.Decode, v.Topology.Encode
 	}
 	if a.Role == role {
 		return o.Session.Out.Answer(output.Answer{Data: res, Names: []string{name}, Text: fmt.Sprintf("%s is a %s worker already.\n", name, role)})
+	}
+	if err := client.Flips(a.Role, role); err != nil {
+		return &exit.Failure{Action: action, Err: err, Tries: []string{scaleEncode}}
 	}
 	if o.DryRun {
 		o.Session.Out.Say(fmt.Sprintf("would make %s a %s worker instead of a %s worker", name, role, a.Role))
@@ -115,9 +122,9 @@ func (o *RoleOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err, Tries: []string{"dynctl ps"}}
 	}
-	res.Prefill, res.Decode = topo.Prefill, topo.Decode
+	res.Prefill, res.Decode, res.Encode = topo.Prefill, topo.Decode, topo.Encode
 	if o.NoWait || a.Desire == cluster.DesireDrain {
-		text := fmt.Sprintf("%s becomes a %s worker; %s has %s then.\n", name, role, c.Name, human.Shape(topo.Prefill, topo.Decode))
+		text := fmt.Sprintf("%s becomes a %s worker; %s has %s then.\n", name, role, c.Name, human.Shape(topo))
 		if a.Desire == cluster.DesireDrain {
 			text = fmt.Sprintf("%s is drained, and a %s worker when it is resumed.\n", name, role)
 		}
@@ -136,7 +143,7 @@ func (o *RoleOptions) Run(ctx context.Context) error {
 	if res.Moved != nil && *res.Moved > 0 {
 		text += fmt.Sprintf(", %s moved to others", human.Plural(*res.Moved, "sequence"))
 	}
-	return o.Session.Out.Answer(output.Answer{Data: res, Names: []string{name}, Text: fmt.Sprintf("%s; %s has %s.\n", text, c.Name, human.Shape(topo.Prefill, topo.Decode))})
+	return o.Session.Out.Answer(output.Answer{Data: res, Names: []string{name}, Text: fmt.Sprintf("%s; %s has %s.\n", text, c.Name, human.Shape(topo))})
 }
 
 // wait watches until the worker serves in its new role.

@@ -84,6 +84,7 @@ type Generation struct {
 	Model      string         `json:"model"`
 	Prefill    int            `json:"prefill"`
 	Decode     int            `json:"decode"`
+	Encode     int            `json:"encode"`
 	Settings   map[string]any `json:"settings"` // at run time, that were set
 }
 
@@ -218,7 +219,7 @@ func (o *RollbackOptions) declare(ctx context.Context, c *client.Cluster, seen, 
 	}
 	r.Converged = true
 	text = fmt.Sprintf("%s is as in generation %d after %s: generation %d, %s.\n", c.Name, r.To, human.Duration(o.Session.Out.Now().Sub(begin)),
-		r.Generation, human.Shape(done.Topology.Prefill, done.Topology.Decode))
+		r.Generation, human.Shape(done.Topology))
 	return o.Session.Out.Answer(output.Answer{Data: r, Text: text})
 }
 
@@ -227,7 +228,7 @@ func history(s *session.Session, now cluster.Revision, past []cluster.Revision) 
 	list, a := []Generation{}, output.Answer{}
 	for i, r := range slices.Concat([]cluster.Revision{now}, past) {
 		t := r.Topology
-		g := Generation{t.Generation, i == 0, t.UpdatedAt, t.UpdatedBy, t.Reason, t.Model.Name, t.Prefill, t.Decode, map[string]any{}}
+		g := Generation{t.Generation, i == 0, t.UpdatedAt, t.UpdatedBy, t.Reason, t.Model.Name, t.Prefill, t.Decode, t.Encode, map[string]any{}}
 		f := topofile.Of(r)
 		for _, ch := range topofile.Diff(topofile.File{}, f) {
 			if _, set := f.Settings[ch.Path]; set {
@@ -238,7 +239,7 @@ func history(s *session.Session, now cluster.Revision, past []cluster.Revision) 
 	}
 	a.Data = list
 	a.Table = func(wide bool) *output.Table {
-		titles := []string{">GENERATION", "CHANGED", "BY", ">PREFILL", ">DECODE", "~MODEL", "~WHY"}
+		titles := []string{">GENERATION", "CHANGED", "BY", ">PREFILL", ">DECODE", ">ENCODE", "~MODEL", "~WHY"}
 		if wide {
 			titles = append(titles, "~SETTINGS")
 		}
@@ -252,7 +253,7 @@ func history(s *session.Session, now cluster.Revision, past []cluster.Revision) 
 			if g.Present {
 				number = "now " + number
 			}
-			row := []string{number, at, human.OrDash(g.UpdatedBy), strconv.Itoa(g.Prefill), strconv.Itoa(g.Decode), human.OrDash(g.Model), human.OrDash(g.Reason)}
+			row := []string{number, at, human.OrDash(g.UpdatedBy), strconv.Itoa(g.Prefill), strconv.Itoa(g.Decode), strconv.Itoa(g.Encode), human.OrDash(g.Model), human.OrDash(g.Reason)}
 			if wide {
 				row = append(row, human.OrDash(settingsText(g.Settings)))
 			}
@@ -285,7 +286,7 @@ func completeGenerations(a *command.App) cobra.CompletionFunc {
 			}
 			for _, r := range past {
 				t := r.Topology
-				out = append(out, cobra.CompletionWithDesc(strconv.FormatInt(t.Generation, 10), human.Shape(t.Prefill, t.Decode)+" "+t.Model.Name))
+				out = append(out, cobra.CompletionWithDesc(strconv.FormatInt(t.Generation, 10), human.Shape(t)+" "+t.Model.Name))
 			}
 		})
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

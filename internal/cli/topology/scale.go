@@ -24,20 +24,20 @@ type ScaleOptions struct {
 
 	Session *session.Session
 
-	Prefill, Decode int
-	DryRun          bool
+	Prefill, Decode, Encode int
+	DryRun                  bool
 }
 
 // ScaleCommand makes dynctl scale.
 func ScaleCommand(a *command.App) *cobra.Command {
 	o := &ScaleOptions{}
 	cmd := a.Command(command.Verb{
-		Use: "scale", Short: "Change the number of prefill and decode workers", Group: command.GroupWorkers, Changes: true,
+		Use: "scale", Short: "Change the numbers of workers", Group: command.GroupWorkers, Changes: true,
 		Long: `Roles without a flag keep their number. Surplus workers drain before they go; the command
 returns when all wanted workers serve and all others are gone.`,
 		Examples: []string{
 			"dynctl scale --decode 4",
-			"dynctl scale --prefill 2 --decode 6 --timeout 10m",
+			"dynctl scale --prefill 2 --decode 6 --encode 2 --timeout 10m",
 			"dynctl scale --prefill 0       # decode workers prefill for themselves",
 		},
 		See: []string{"dynctl up", "dynctl drain"},
@@ -50,10 +50,11 @@ returns when all wanted workers serve and all others are gone.`,
 	fs.SortFlags = false
 	command.Count(fs, &o.Prefill, "prefill", 0, "prefill workers (default: as many as now)")
 	command.Count(fs, &o.Decode, "decode", 0, "decode workers (default: as many as now)")
+	command.Count(fs, &o.Encode, "encode", 0, "encode workers (default: as many as now)")
 	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the change is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would change, and change nothing")
-	fs.Lookup("prefill").DefValue, fs.Lookup("decode").DefValue = "", ""
-	command.Grouped(fs, "Placement", "prefill", "decode")
+	fs.Lookup("prefill").DefValue, fs.Lookup("decode").DefValue, fs.Lookup("encode").DefValue = "", "", ""
+	command.Grouped(fs, "Placement", "prefill", "decode", "encode")
 	command.Grouped(fs, "Waiting", "dry-run")
 	return cmd
 }
@@ -63,6 +64,7 @@ type scaleResult struct {
 	Cluster    string `json:"cluster"`
 	Prefill    int    `json:"prefill"`
 	Decode     int    `json:"decode"`
+	Encode     int    `json:"encode"`
 	Generation int64  `json:"generation"`
 	Converged  bool   `json:"converged"`
 	DurationMS *int64 `json:"duration_ms"`
@@ -71,8 +73,14 @@ type scaleResult struct {
 // Run declares the numbers and waits until workers are as declared.
 func (o *ScaleOptions) Run(ctx context.Context) error {
 	fs := o.Session.Flags
-	if !fs.Changed("prefill") && !fs.Changed("decode") {
-		return &exit.UsageError{Text: "name what to change: --prefill, --decode or both"}
+	workers := cluster.Counts{}
+	for role, n := range map[cluster.Role]int{cluster.RolePrefill: o.Prefill, cluster.RoleDecode: o.Decode, cluster.RoleEncode: o.Encode} {
+		if fs.Changed(string(role)) {
+			workers[role] = n
+		}
+	}
+	if len(workers) == 0 {
+		return &exit.UsageError{Text: "name what to change: --prefill, --decode, --encode"}
 	}
 	const action = "cannot scale"
 	c, err := o.Session.Connect(ctx, action)
@@ -86,19 +94,12 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	if before == nil || before.Model.Name == "" {
 		return &exit.Failure{Action: action, Err: fmt.Errorf("nothing was ever declared in cluster %s", c.Name), Tries: []string{"dynctl up"}}
 	}
-	var prefill, decode *int
-	if fs.Changed("prefill") {
-		prefill = &o.Prefill
-	}
-	if fs.Changed("decode") {
-		decode = &o.Decode
-	}
 	next := *before
-	if err := client.Scaled(&next, prefill, decode); err != nil {
+	if err := client.Scaled(&next, workers); err != nil {
 		return &exit.UsageError{Text: "--" + err.Error()}
 	}
 	if o.DryRun {
-		o.Session.Out.Say(fmt.Sprintf("would change %s from %s to %s", c.Name, human.Shape(before.Prefill, before.Decode), human.Shape(next.Prefill, next.Decode)))
+		o.Session.Out.Say(fmt.Sprintf("would change %s from %s to %s", c.Name, human.Shape(*before), human.Shape(next)))
 		return nil
 	}
 	w, err := c.Watch(ctx)
@@ -107,7 +108,7 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	}
 	defer w.Close()
 	begin := o.Session.Out.Now()
-	topo, err := c.Scale(ctx, prefill, decode, declare.Reason(o.Session, ""))
+	topo, err := c.Scale(ctx, workers, declare.Reason(o.Session, ""))
 	switch {
 	case err != nil:
 		return &exit.Failure{Action: action, Err: err}
@@ -126,12 +127,12 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 
 func (o *ScaleOptions) answer(c *client.Cluster, t cluster.Topology, converged bool, begin time.Time) error {
 	took := o.Session.Out.Now().Sub(begin)
-	r := scaleResult{Cluster: c.Name, Prefill: t.Prefill, Decode: t.Decode, Generation: t.Generation, Converged: converged}
-	text := fmt.Sprintf("%s changes to %s.\n", c.Name, human.Shape(t.Prefill, t.Decode))
+	r := scaleResult{Cluster: c.Name, Prefill: t.Prefill, Decode: t.Decode, Encode: t.Encode, Generation: t.Generation, Converged: converged}
+	text := fmt.Sprintf("%s changes to %s.\n", c.Name, human.Shape(t))
 	if converged {
 		ms := took.Milliseconds()
 		r.DurationMS = &ms
-		text = fmt.Sprintf("%s has %s after %s.\n", c.Name, human.Shape(t.Prefill, t.Decode), human.Duration(took))
+		text = fmt.Sprintf("%s has %s after %s.\n", c.Name, human.Shape(t), human.Duration(took))
 	}
 	return o.Session.Out.Answer(output.Answer{Data: r, Text: text})
 }

@@ -26,7 +26,7 @@ func (u *uplift) announce(ctx context.Context) error {
 	}
 	from, to := now.Topology, next.Topology
 	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
-	serving := from.Prefill+from.Decode > 0
+	serving := from.Workers() > 0
 	if len(changes) > 0 {
 		if err := u.possible(ctx, now.Topology, to); err != nil {
 			return err
@@ -35,10 +35,10 @@ func (u *uplift) announce(ctx context.Context) error {
 	switch {
 	case !ever || !serving || !u.session.Out.Prose() || u.session.Out.Quiet:
 	case len(changes) > 0:
-		u.pause(fmt.Sprintf("%s changes from %s to %s, generation %d to %d:\n%s%s", u.c.Name, human.Shape(from.Prefill, from.Decode), human.Shape(to.Prefill, to.Decode),
+		u.pause(fmt.Sprintf("%s changes from %s to %s, generation %d to %d:\n%s%s", u.c.Name, human.Shape(from), human.Shape(to),
 			from.Generation, from.Generation+1, declare.ChangeLines(changes), strings.Join(declare.Effects(from, to), "\n")))
 	case u.fresh:
-		u.pause(fmt.Sprintf("%s resumes the topology declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, human.Shape(from.Prefill, from.Decode), declare.ModelPhrase(from.Model)))
+		u.pause(fmt.Sprintf("%s resumes the topology declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, human.Shape(from), declare.ModelPhrase(from.Model)))
 	}
 	return nil
 }
@@ -56,16 +56,21 @@ func (u *localNodes) pause(text string) {
 // this machine that nothing can serve.
 func (u *uplift) possible(ctx context.Context, from, to cluster.Topology) error {
 	f := &exit.Failure{Action: "cannot declare the topology", Err: errors.New("it cannot be carried out")}
-	if from.Prefill+from.Decode > 0 { // else nothing is lost by waiting for nodes
+	if from.Workers() > 0 { // else nothing is lost by waiting for nodes
 		f.Facts = u.watch.View().Impossible(to)
 	}
-	if path := to.Model.Path; len(f.Facts) == 0 && path != "" && !u.session.External() && (path != from.Model.Path || to.Engine != from.Engine) {
-		f.Facts = unservable(inspect.Look(ctx, path), to)
+	if path := to.Model.Path; len(f.Facts) == 0 && (path != from.Model.Path || to.Engine != from.Engine || to.Encode > from.Encode) {
+		switch {
+		case path == "" && to.Encode > 0:
+			f.Facts = []string{"encode workers: the built-in model sees no images"}
+		case path != "" && !u.session.External():
+			f.Facts = unservable(inspect.Look(ctx, path), to)
+		}
 	}
 	switch {
 	case len(f.Facts) == 0:
 		return nil
-	case from.Prefill+from.Decode > 0:
+	case from.Workers() > 0:
 		f.Facts = append(f.Facts, "nothing was changed")
 	}
 	f.Tries = []string{"dynctl ps --nodes -o wide"}
@@ -86,6 +91,9 @@ func unservable(r inspect.Report, t cluster.Topology) (out []string) {
 	for _, role := range cluster.Roles {
 		if t.Count(role) == 0 {
 			continue
+		}
+		if role == cluster.RoleEncode && !r.SeesImages {
+			out = append(out, "encode workers: the model sees no images: it has no vision tower")
 		}
 		_, e := t.Specs(role)
 		if e.MaxModelLen > r.Context {
@@ -117,7 +125,7 @@ func (u *uplift) declare(ctx context.Context) error {
 		return nil
 	})
 	u.topo, u.unchanged = r.Topology, r.Topology.Generation == seen.Generation
-	u.earlier = r.Topology.Generation > 1 && seen.Prefill+seen.Decode > 0
+	u.earlier = r.Topology.Generation > 1 && seen.Workers() > 0
 	var usage *exit.UsageError
 	switch {
 	case err == nil:

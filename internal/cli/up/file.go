@@ -53,7 +53,7 @@ func (o *Options) agree(ctx context.Context) error {
 		return err
 	}
 	from, to := now.Topology, next.Topology
-	if from.Prefill+from.Decode == 0 || to.Prefill+to.Decode == 0 || from.Model.Name == to.Model.Name {
+	if from.Workers() == 0 || to.Workers() == 0 || from.Model.Name == to.Model.Name {
 		return nil
 	}
 	err = o.Session.Out.Confirm(o.Yes, "cannot serve "+to.Model.Name+" in cluster "+c.Name,

@@ -45,14 +45,14 @@ func (o *Options) weights() string {
 func (o *Options) desired(now cluster.Revision) (cluster.Revision, error) {
 	f := topofile.Of(now)
 	t := &f.Topology
-	serving := t.Prefill+t.Decode > 0
+	serving := t.Workers() > 0
 	switch {
 	case o.File != "":
 		f = o.read.Clone()
 		o.nameModel(&t.Model)
 		o.override(t)
 	case !serving:
-		*t = cluster.Topology{Model: o.spec(), Engine: o.Engine, Prefill: o.Prefill, Decode: o.Decode, Placement: cluster.Placement(o.Placement)}
+		*t = cluster.Topology{Model: o.spec(), Engine: o.Engine, Prefill: o.Prefill, Decode: o.Decode, Encode: o.Encode, Placement: cluster.Placement(o.Placement)}
 	default:
 		o.nameModel(&t.Model)
 		o.override(t)
@@ -86,6 +86,7 @@ func (o *Options) override(t *cluster.Topology) {
 	for flag, change := range map[string]func(){
 		"prefill":          func() { t.Prefill = o.Prefill },
 		"decode":           func() { t.Decode = o.Decode },
+		"encode":           func() { t.Encode = o.Encode },
 		"placement":        func() { t.Placement = cluster.Placement(o.Placement) },
 		"backend":          func() { t.Engine.Backend = o.Engine.Backend },
 		"device":           func() { t.Engine.Device = o.Engine.Device },
@@ -251,11 +252,11 @@ func (o *Options) plan(ctx context.Context) error {
 	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
 	switch {
 	case !fresh && len(changes) == 0:
-		fmt.Fprintf(&b, "would change nothing: %s, %s\n", human.Shape(to.Prefill, to.Decode), declare.ModelPhrase(to.Model))
-	case fresh || from.Prefill+from.Decode == 0:
-		fmt.Fprintf(&b, "would declare %s, model %s\n", human.Shape(to.Prefill, to.Decode), declare.ModelPhrase(to.Model))
+		fmt.Fprintf(&b, "would change nothing: %s, %s\n", human.Shape(to), declare.ModelPhrase(to.Model))
+	case fresh || from.Workers() == 0:
+		fmt.Fprintf(&b, "would declare %s, model %s\n", human.Shape(to), declare.ModelPhrase(to.Model))
 	default:
-		fmt.Fprintf(&b, "would change %s to %s, model %s\n", human.Shape(from.Prefill, from.Decode), human.Shape(to.Prefill, to.Decode), declare.ModelPhrase(to.Model))
+		fmt.Fprintf(&b, "would change %s to %s, model %s\n", human.Shape(from), human.Shape(to), declare.ModelPhrase(to.Model))
 		b.WriteString(declare.ChangeLines(changes))
 		for _, e := range declare.Effects(from, to) {
 			fmt.Fprintf(&b, "%s\n", e)

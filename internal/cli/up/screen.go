@@ -153,6 +153,7 @@ type Result struct {
 	Quantize   string   `json:"quantize,omitempty"`
 	Prefill    int      `json:"prefill"`
 	Decode     int      `json:"decode"`
+	Encode     int      `json:"encode"`
 	Workers    []string `json:"workers"`
 	Ready      bool     `json:"ready"`
 	Changed    bool     `json:"changed"` // something was declared that was not before
@@ -164,7 +165,7 @@ type Result struct {
 
 func (u *uplift) result(url string) Result {
 	r := Result{
-		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Quantize: u.topo.Model.Quantize, Prefill: u.topo.Prefill, Decode: u.topo.Decode,
+		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Quantize: u.topo.Model.Quantize, Prefill: u.topo.Prefill, Decode: u.topo.Decode, Encode: u.topo.Encode,
 		Workers: []string{}, Ready: !u.o.NoWait, Changed: !u.unchanged, Generation: u.topo.Generation, DurationMS: u.session.Out.Now().Sub(u.begin).Milliseconds(),
 		builtin: u.topo.Model.Path == "",
 	}
@@ -192,11 +193,11 @@ func (u *uplift) answer(r Result) error {
 		took := human.Duration(time.Duration(r.DurationMS) * time.Millisecond)
 		switch {
 		case u.unchanged && u.o.File != "":
-			s.Out.Tell("nothing changed: %s is as %s says: %s, model %s", r.Cluster, filepath.Base(u.o.File), human.Shape(r.Prefill, r.Decode), model)
+			s.Out.Tell("nothing changed: %s is as %s says: %s, model %s", r.Cluster, filepath.Base(u.o.File), human.Shape(u.topo), model)
 		case !r.Ready:
-			s.Out.Tell("%s is declared: %s, model %s", r.Cluster, human.Shape(r.Prefill, r.Decode), model)
+			s.Out.Tell("%s is declared: %s, model %s", r.Cluster, human.Shape(u.topo), model)
 		default:
-			s.Out.Tell("%s is ready after %s: %s, model %s", r.Cluster, took, human.Shape(r.Prefill, r.Decode), model)
+			s.Out.Tell("%s is ready after %s: %s, model %s", r.Cluster, took, human.Shape(u.topo), model)
 		}
 		if r.URL == "" {
 			s.Out.Note("no node of this cluster has a frontend")

@@ -29,7 +29,7 @@ type Options struct {
 
 	Session *session.Session
 
-	Prefill, Decode             int
+	Prefill, Decode, Encode     int
 	Agents                      int
 	Model, Served               string
 	ToolParser, ReasoningParser string // names of formats
@@ -92,6 +92,7 @@ only the topology is declared.`,
 	fs.StringArrayVar(&o.Set, "set", nil, "field of a topology and its value, as decode.engine.max_num_seqs=8; may be given again")
 	command.Count(fs, &o.Prefill, "prefill", 1, "prefill workers; 0 lets decode workers do both")
 	command.Count(fs, &o.Decode, "decode", 1, "decode workers")
+	command.Count(fs, &o.Encode, "encode", 0, "encode workers, for a model that sees images")
 	command.Count(fs, &o.Agents, "agents", 1, "dynamod processes on this machine")
 	fs.StringVar(&o.Engine.Device, "device", "", "where workers run, as cpu or cpu:0,cpu:1 (default: the best)")
 	command.Choice(fs, &o.Placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
@@ -118,10 +119,10 @@ only the topology is declared.`,
 	fs.StringVar(&o.Why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before another model replaces the one that is served")
 	command.Former(cmd, map[string]string{"served-name": "served-model-name", "kv-dtype": "kv-cache-dtype", "max-seqs": "max-num-seqs"})
-	command.Grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "request-plane", "why", "yes")
+	command.Grouped(fs, "Topology", "file", "set", "prefill", "decode", "encode", "agents", "device", "placement", "port", "advertise-host", "request-plane", "why", "yes")
 	command.Grouped(fs, "Engine", "backend", "model", "served-model-name", "quantize", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	command.Grouped(fs, "Waiting", "dry-run")
-	command.Rare(fs, "set", "why", "yes", "request-plane", "placement", "backend", "served-model-name", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
+	command.Rare(fs, "encode", "set", "why", "yes", "request-plane", "placement", "backend", "served-model-name", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("set", declare.CompleteFields)

@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/inspect"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
@@ -152,6 +153,25 @@ func TestFlagText(t *testing.T) {
 	for in, want := range map[string]string{"block_size: 7 is odd": "--block-size: 7 is odd", "no colon": "no colon", "a b: c": "a b: c"} {
 		if got := flagText(fmt.Errorf("%s", in)); got != want {
 			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+// A model without a vision tower cannot have encode workers, and their engine has no limits
+// to compare with the model's.
+func TestUnservable(t *testing.T) {
+	topo := cluster.Topology{Model: cluster.ModelSpec{Name: "m"}, Decode: 1, Encode: 1, Engine: cluster.EngineSpec{MaxModelLen: 200}}
+	for _, tc := range []struct {
+		report inspect.Report
+		want   []string
+	}{
+		{inspect.Report{Context: 300}, []string{"encode workers: the model sees no images: it has no vision tower"}},
+		{inspect.Report{Context: 300, SeesImages: true}, nil},
+		{inspect.Report{Context: 100, SeesImages: true}, []string{"decode workers: max_model_len: 200 is not between 1 and the model's 100"}},
+		{inspect.Report{Problems: []string{"no weights"}}, []string{"model: no weights"}},
+	} {
+		if got := unservable(tc.report, topo); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: %q, want %q", tc.report, got, tc.want)
 		}
 	}
 }

@@ -130,12 +130,8 @@ func (u *uplift) converge(ctx context.Context) (Result, error) {
 func (u *uplift) startFailed(f *exit.Failure, w cluster.Worker, s settle.Standing) error {
 	tries := u.takeBack()
 	if !u.earlier && strings.Contains(w.Reason, "memory") {
-		fewer := fmt.Sprintf("dynctl up --decode %d", max(u.topo.Decode-1, 1))
-		if w.Role == cluster.RolePrefill {
-			fewer = fmt.Sprintf("dynctl up --prefill %d", u.topo.Prefill-1)
-		}
-		if u.topo.Count(w.Role) > 1 || w.Role == cluster.RolePrefill {
-			tries = append(tries, fewer)
+		if n := u.topo.Count(w.Role); n > 1 || w.Role != cluster.RoleDecode {
+			tries = append(tries, fmt.Sprintf("dynctl up --%s %d", w.Role, n-1))
 		}
 		if n := fewerBlocks(u.topo.Engine.KVBlocks, s); n > 0 && !strings.Contains(w.Reason, "--kv-blocks") { // the agent knows better
 			tries = append(tries, fmt.Sprintf("dynctl up --kv-blocks %d", n))

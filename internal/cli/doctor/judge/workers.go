@@ -40,7 +40,7 @@ func Leases(v client.View, p client.Probe) Finding {
 func Workers(v client.View, start string) Finding {
 	t := v.Topology
 	switch {
-	case t != nil && t.Prefill+t.Decode > 0:
+	case t != nil && t.Workers() > 0:
 	case len(v.Nodes) == 0:
 		return poor(start+", then dynctl up", "no topology is declared, and no node is up")
 	default:
@@ -79,7 +79,7 @@ func Workers(v client.View, start string) Finding {
 		}
 		notes = append(notes, note)
 	}
-	want := t.Prefill + t.Decode
+	want := t.Workers()
 	text := fmt.Sprintf("%d of %s serve %s", ready, human.Plural(want, "worker"), t.Model.Name)
 	if ready < want && worst == OK {
 		worst, fix = Warn, "dynctl ps"
