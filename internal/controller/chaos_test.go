@@ -17,6 +17,8 @@ type chaos struct {
 	*rand.Rand
 	nodes int // that ever existed
 	many  int // workers of a role, at most
+
+	encode bool // there are encode workers, too
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -44,6 +46,9 @@ func (c *chaos) join() {
 		})
 	}
 	n.Roles = pick(c, nil, nil, []cluster.Role{cluster.RolePrefill}, []cluster.Role{cluster.RoleDecode})
+	if c.encode && c.IntN(3) == 0 {
+		n.Roles = []cluster.Role{cluster.RoleEncode}
+	}
 	c.Nodes = append(c.Nodes, n)
 }
 
@@ -61,6 +66,9 @@ func (c *chaos) happen() {
 	switch c.IntN(14) {
 	case 0, 1:
 		t.Prefill, t.Decode = c.IntN(c.many), 1+c.IntN(c.many)
+		if c.encode {
+			t.Encode = c.IntN(c.many)
+		}
 	case 2:
 		c.join()
 	case 3:

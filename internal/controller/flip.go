@@ -10,10 +10,13 @@ import (
 // flip turns surplus workers of one role into missing workers of another. They keep their
 // weights and KV pools, which new workers would have to load and allocate. The worker
 // that the topology names goes first, wherever it is. Others follow only where their node
-// prefers the new role.
+// prefers the new role. Encode workers are left out; see apart.
 func (p *planner) flip() {
 	for _, to := range cluster.Roles {
 		for _, from := range cluster.Roles {
+			if !from.HoldsKV() || !to.HoldsKV() {
+				continue
+			}
 			for p.surplus(from) > 0 && p.surplus(to) < 0 && !p.flipFailed(to) {
 				it := p.convertible(from, to)
 				if it == nil {
@@ -29,6 +32,24 @@ func (p *planner) flip() {
 			}
 		}
 	}
+}
+
+// apart returns, for roles that have too many workers while others lack some, and for those,
+// why the workers leave and come rather than take the other role.
+func (p *planner) apart() map[cluster.Role]string {
+	why := map[cluster.Role]string{}
+	for _, from := range cluster.Roles {
+		for _, to := range cluster.Roles {
+			if from.HoldsKV() != to.HoldsKV() && p.surplus(from) > 0 && p.surplus(to) < 0 {
+				text := fmt.Sprintf("%s workers cannot become %s workers, which have only the vision tower", from, to)
+				if !from.HoldsKV() {
+					text = fmt.Sprintf("%s workers have only the vision tower and cannot become %s workers", from, to)
+				}
+				why[from], why[to] = text, text
+			}
+		}
+	}
+	return why
 }
 
 // surplus returns how many more workers of a role there are than wanted.

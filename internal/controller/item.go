@@ -63,7 +63,7 @@ func (p *planner) edit(it *item, change func(*cluster.Assignment)) {
 		it.Assignment = &own
 	}
 	change(it.Assignment)
-	if it.form.spec != (spec{it.Model, it.Engine}) {
+	if it.form.spec != specOf(it) {
 		p.discharge(it)
 		p.enlist(it)
 	}

@@ -31,7 +31,7 @@ type choice struct {
 // rankingOf returns the ranking for workers like it.
 func (p *planner) rankingOf(it *item, settled bool) *ranking {
 	p.refresh()
-	f := p.formOf(spec{it.Model, it.Engine})
+	f := p.formOf(specOf(it))
 	for _, r := range p.rankings {
 		if r.role == it.Role && r.form == f && r.settled == settled {
 			return r
@@ -214,6 +214,6 @@ func (p *planner) place(it *item) (*device, string) {
 	case p.cordoned == len(p.hosts):
 		return nil, "all nodes are drained"
 	}
-	s := spec{it.Model, it.Engine}
+	s := specOf(it)
 	return nil, fmt.Sprintf("no device has %.1f GiB free", float64(max(p.formOf(s).need, p.estimate(s)))/(1<<30))
 }

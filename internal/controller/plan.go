@@ -56,8 +56,9 @@ func (p *planner) plan() []Change {
 	}
 	if p.Topology != nil && p.Topology.Validate() == nil {
 		p.flip()
+		apart := p.apart()
 		for _, role := range cluster.Roles {
-			p.resize(role)
+			p.resize(role, apart[role])
 		}
 		p.renew()
 	}
@@ -173,8 +174,8 @@ func (p *planner) put(it *item, d *device) {
 }
 
 func join(a, b string) string {
-	if a == "" {
-		return b
+	if a == "" || b == "" {
+		return a + b
 	}
 	return a + ": " + b
 }

@@ -28,11 +28,12 @@ func (p *planner) size(role cluster.Role) (n int) {
 	return n
 }
 
-// resize creates or removes assignments of a role until the count is right.
-func (p *planner) resize(role cluster.Role) {
+// resize creates or removes assignments of a role until the count is right. apart says why
+// no worker changes its role instead; see apart.
+func (p *planner) resize(role cluster.Role, apart string) {
 	surplus := p.surplus(role)
 	for ; surplus < 0; surplus++ {
-		p.create(role, "", "scale up")
+		p.create(role, "", join("scale up", apart))
 	}
 	if surplus == 0 {
 		return
@@ -44,7 +45,7 @@ func (p *planner) resize(role cluster.Role) {
 		return cmp.Or(worth(a)-worth(b), cluster.CompareNames(b.Name, a.Name))
 	})
 	for _, it := range staying[:max(surplus-p.held(staying), 0)] {
-		p.remove(it, "scale down")
+		p.remove(it, join("scale down", apart))
 		if s := p.successor(it); s != nil {
 			p.remove(s, "scale down")
 		}

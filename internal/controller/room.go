@@ -6,7 +6,10 @@ import "github.com/dynctl/dynctl/internal/cluster"
 type spec struct {
 	model  cluster.ModelSpec
 	engine cluster.EngineSpec
+	tower  bool // the vision tower alone
 }
+
+func specOf(it *item) spec { return spec{it.Model, it.Engine, !it.Role.HoldsKV()} }
 
 // form collects what the workers of one model and engine report about their memory.
 type form struct {
@@ -36,7 +39,7 @@ func (p *planner) formOf(s spec) *form {
 // enlist counts a worker's report for its form. What was derived from the reports is
 // stale if that changes what they say as a whole.
 func (p *planner) enlist(it *item) {
-	f, st := p.formOf(spec{it.Model, it.Engine}), it.status
+	f, st := p.formOf(specOf(it)), it.status
 	it.form = f
 	if st.memory > 0 {
 		f.sizes[st.memory]++
