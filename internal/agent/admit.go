@@ -146,7 +146,8 @@ func (m *models) borrow(key modelKey, instead string) *sharedModel {
 // given up for it: an unusable device or model, settings that do not fit the model, or
 // too little memory. The memory of the worker called instead counts as free. admit reads
 // only headers and small files of the model, and nothing of one that others have loaded.
-// Broken weights show when they are loaded.
+// Broken weights show when they are loaded. An encode worker needs a model with a vision
+// tower, and memory for that alone.
 func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	device, err := m.usable(as)
 	if err != nil {
@@ -158,12 +159,16 @@ func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	o := m.occupied(as.Device, instead, key)
+	room := m.room(device, o)
+	if key.tower {
+		return m.admitTower(mod, key, o, room)
+	}
 	spec, c := m.engineSpec(as.Engine), mod.Config()
 	if spec.MaxModelLen > c.MaxContext {
 		return fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", spec.MaxModelLen, c.MaxContext)
 	}
 	kv := kvlayout.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: spec.BlockSize}
-	o := m.occupied(as.Device, instead, key)
 	var weights int64
 	if key.mock {
 		kv, err = mockKV(spec, mod)
@@ -173,7 +178,6 @@ func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	if err != nil {
 		return err
 	}
-	room := m.room(device, o)
 	if weights > 0 && room > 0 {
 		if room -= weights; room <= 0 {
 			return noMemory("the weights of %s need %s, %s are free; use a smaller model, or a file with smaller weights", mod.Dir(), gib(weights), gib(room+weights))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/patience"
 )
@@ -51,6 +52,8 @@ func TestAdmit(t *testing.T) {
 		"a context":          {func(a *cluster.Assignment) { a.Engine.MaxModelLen = 1025 }, "1025 is not between 1 and the model's 1024"},
 		"a KV type":          {func(a *cluster.Assignment) { a.Engine.KVDType = "f8" }, "f8"},
 		"KV of the mock":     {func(a *cluster.Assignment) { a.Engine.Backend, a.Engine.KVDType = cluster.BackendMock, "int8" }, "the mock backend keeps f32"},
+		"no vision tower":    {func(a *cluster.Assignment) { a.Role = cluster.RoleEncode }, "has no vision tower: only models that see images have encode workers"},
+		"no tower to mock":   {func(a *cluster.Assignment) { a.Role, a.Engine.Backend = cluster.RoleEncode, cluster.BackendMock }, "has no vision tower"},
 		"blocks":             {func(a *cluster.Assignment) { a.Engine.KVBlocks = 1_000_000_000 }, "1000000000 KV blocks need"},
 		"blocks beyond int":  {func(a *cluster.Assignment) { a.Engine.KVBlocks = 1 << 62 }, "not enough memory"},
 		"blocks of the mock": {func(a *cluster.Assignment) { a.Engine.Backend, a.Engine.KVBlocks = cluster.BackendMock, 1<<62 }, "not enough memory"},
@@ -77,6 +80,59 @@ func TestAdmit(t *testing.T) {
 	if m.held() != 0 || len(m.holdings) != 0 {
 		t.Errorf("%d models and %d pools are held", m.held(), len(m.holdings))
 	}
+}
+
+// An encode worker needs memory for the vision tower alone, whatever the rest of the model
+// needs, and none for one that others have loaded; it shares nothing with workers of the
+// whole model.
+func TestAdmitEncode(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 64, DType: "bf16"})
+	m.tower = func(*model.Model) (int64, bool) { return 4 << 20, true }
+	as := on(dir, "cpu:0")
+	as.Role, as.Engine = cluster.RoleEncode, cluster.EngineSpec{}
+	m.memory = func() (int64, int64) { return 4 << 20, 4 << 20 }
+	if err := m.admit(as, ""); err != nil {
+		t.Errorf("a tower of all memory: %v", err)
+	}
+	decode := as
+	decode.Role, decode.Engine.KVBlocks = cluster.RoleDecode, 1<<20
+	if err := m.admit(decode, ""); !errors.Is(err, ErrMemory) {
+		t.Errorf("a decode worker with a pool of more: %v", err)
+	}
+	m.memory = func() (int64, int64) { return 4<<20 - 1, 4 << 20 }
+	if err := m.admit(as, ""); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "the vision tower of "+dir) {
+		t.Errorf("a tower of more than all memory: %v", err)
+	}
+	mock := as
+	mock.Engine.Backend = cluster.BackendMock
+	if err := m.admit(mock, ""); err != nil {
+		t.Errorf("no weights at all: %v", err)
+	}
+	m.memory = func() (int64, int64) { return 0, 0 }
+	if err := m.admit(as, ""); err != nil {
+		t.Errorf("in memory of unknown size: %v", err)
+	}
+	decode.Engine.KVBlocks = 4
+	m.memory = func() (int64, int64) { return 64 << 30, 64 << 30 }
+	if m.keyOf(as) == m.keyOf(decode) {
+		t.Error("the tower alone and the whole model are one copy")
+	}
+	sm, err := m.shareOf(t.Context(), m.keyOf(as), m.a.devices["cpu:0"], func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo := m.hold(holding{"worker-1", "cpu:0", m.keyOf(as), 0})
+	if o := m.occupied("cpu:0", "worker-1", m.keyOf(as)); o.freed != 4<<20 {
+		t.Errorf("in its place %d bytes are free", o.freed)
+	}
+	m.memory = func() (int64, int64) { return 1, 4 << 20 }
+	as.Name = "worker-2"
+	if err := m.admit(as, ""); err != nil {
+		t.Errorf("a second one of the same tower: %v", err)
+	}
+	letGo()
+	m.release(m.keyOf(as), sm)
 }
 
 // Memory that others have been promised is not free, though nobody has touched it yet.

@@ -27,6 +27,8 @@ type models struct {
 	// memory returns the host memory that can be allocated, and the total, in bytes; 0 if
 	// unknown.
 	memory func() (free, most int64)
+	// tower returns the size of a model's vision tower in bytes, and whether it has one.
+	tower func(*model.Model) (bytes int64, ok bool)
 
 	planning sync.Mutex // held while the memory of a worker is found and taken
 	mu       sync.Mutex
@@ -35,10 +37,10 @@ type models struct {
 }
 
 // modelKey identifies loaded weights. A model's weights in several formats have different
-// keys, and the mock backend needs no weights.
+// keys, as has its vision tower alone, and the mock backend needs no weights.
 type modelKey struct {
 	dir, device, quantize string
-	mock, builtin         bool
+	mock, builtin, tower  bool
 }
 
 type sharedModel struct {
@@ -55,17 +57,23 @@ func newModels(a *Agent) *models {
 	return &models{
 		a: a, shared: map[modelKey]*sharedModel{}, holdings: map[*holding]bool{},
 		memory: func() (int64, int64) { now := thisMachine.Memory(); return now.Usable(), now.Most() },
+		tower:  func(m *model.Model) (int64, bool) { return m.TowerBytes(), m.Config().SeesImages() },
 	}
 }
 
-// read opens a model. It writes the built-in model at first use.
+// read opens a model. It writes the built-in model at first use. For a key of a vision
+// tower the model must have one.
 func (m *models) read(key modelKey) (*model.Model, error) {
 	if key.builtin {
 		if _, err := model.Builtin(m.a.cfg.StateDir); err != nil {
 			return nil, fmt.Errorf("write the built-in model: %w", err)
 		}
 	}
-	return model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize})
+	mod, err := model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize})
+	if err != nil || !key.tower {
+		return mod, err
+	}
+	return m.withTower(mod)
 }
 
 // load returns a backend over shared weights for an assignment.
@@ -95,7 +103,7 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 
 // keyOf returns the key of the weights that an assignment uses.
 func (m *models) keyOf(as cluster.Assignment) modelKey {
-	key := modelKey{dir: as.Model.Path, device: as.Device, quantize: as.Model.Quantize}
+	key := modelKey{dir: as.Model.Path, device: as.Device, quantize: as.Model.Quantize, tower: !as.Role.HoldsKV()}
 	if key.dir == "" {
 		key.dir, key.builtin = model.BuiltinDir(m.a.cfg.StateDir), true
 	}
@@ -148,7 +156,9 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 	if sm.weights, err = device.load(ctx, sm.model); err != nil {
 		return err
 	}
-	sm.bytes = device.weightBytes(sm.model)
+	if sm.bytes = device.weightBytes(sm.model); key.tower {
+		sm.bytes, _ = m.tower(sm.model)
+	}
 	sm.text, err = processor(sm.model)
 	return err
 }

@@ -192,6 +192,7 @@ func TestInstruction(t *testing.T) {
 		{"a drain", as(desire(cluster.DesireDrain)), leave},
 		{"a drain while it flips", as(desire(cluster.DesireDrain), flip(cluster.RolePrefill)), leave},
 		{"another role", as(flip(cluster.RolePrefill)), turn},
+		{"the vision tower alone", as(flip(cluster.RoleEncode)), leave},
 		{"the flip is taken back", as(again), goOn},
 		{"a restart", as(restart), leave},
 		{"a rolling restart", as(again, func(a *cluster.Assignment) { a.Restarts++ }), leave},
