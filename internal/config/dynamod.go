@@ -46,6 +46,7 @@ type Dynamod struct {
 	Engine       Engine       `mapstructure:"engine"`
 	Disagg       Disagg       `mapstructure:"disagg"`
 	Router       Router       `mapstructure:"router"`
+	Multimodal   Multimodal   `mapstructure:"multimodal"`
 	Rollout      Rollout      `mapstructure:"rollout"`
 	Drain        Drain        `mapstructure:"drain"`
 }
@@ -277,6 +278,7 @@ func DynamodTable() Table {
 			{"engine", "Limits of every worker on this node, where the topology sets none"},
 			{"disagg", "Local or remote prefill"},
 			{"router", "Choice of the worker"},
+			{"multimodal", "Images in requests"},
 			{"rollout", "How many workers of a role change at a time"},
 			{"drain", "Stopping"},
 		},
@@ -288,7 +290,7 @@ func DynamodTable() Table {
 		Key{Name: "join", Kind: KindSecret, Default: Secret(""), Help: "token of a cluster to join, a file with one, or - for standard input; what it says is kept in state_dir, so that it is needed once"},
 		Key{Name: "node.name", Kind: KindString, Default: "node-1", Help: "name of this node, unique in the cluster"},
 		Key{Name: "node.advertise_host", Kind: KindString, Default: "127.0.0.1", Help: "host name or address at which other nodes reach this one"},
-		Key{Name: "node.roles", Kind: KindList, Default: []string{}, Choices: []string{"prefill", "decode"}, Help: "roles whose workers belong on this node; others come here only when no other node can take them; empty means all"},
+		Key{Name: "node.roles", Kind: KindList, Default: []string{}, Choices: []string{"prefill", "decode", "encode"}, Help: "roles whose workers belong on this node; others come here only when no other node can take them; empty means all"},
 		Key{Name: "node.taints", Kind: KindList, Default: []string{}, Help: "labels of the workers on this node, such as gpu=h100 or zone/a, that requests can require or prefer (nvext.routing_constraints)"},
 		Key{Name: "log.level", Kind: KindString, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Help: "least severe level that is logged"},
 		Key{Name: "log.format", Kind: KindString, Default: "text", Choices: []string{"text", "json"}, Help: "form of the lines: text for people, json for log collectors"},
@@ -302,6 +304,7 @@ func DynamodTable() Table {
 	)
 	t.Keys = append(t.Keys, natsClientKeys()...)
 	t.Keys = append(t.Keys, dynamodServingKeys()...)
+	t.Keys = append(t.Keys, multimodalKeys()...)
 	return t
 }
 

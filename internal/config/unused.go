@@ -43,11 +43,10 @@ var unused = map[string][]string{
 	"request_plane.tls encrypts requests, and the cluster's secret takes the place of certificates": {
 		"DYN_TCP_TLS_CERT_PATH", "DYN_TCP_TLS_KEY_PATH", "DYN_TCP_TLS_CA_CERT_PATH", "DYN_TCP_TLS_INSECURE", "DYN_TCP_TLS_SERVER_NAME", "DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS",
 	},
-	"there are no encode workers, and images are not supported": {"ENCODE_ENDPOINT"},
-	"KV caches have no host or disk tier":                       {"DYN_KVBM_CPU_CACHE_GB", "DYN_KVBM_CPU_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_GB", "DYN_KVBM_DISK_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_DIR"},
-	"adapters (LoRA) are not supported":                         {"DYN_LORA_ENABLED", "DYN_LORA_PATH"},
-	"the status server always runs (status.listen)":             {"DYN_SYSTEM_ENABLED", "DYN_SYSTEM_HOST", "DYN_SYSTEM_PORT", "DYN_SYSTEM_HEALTH_PATH", "DYN_SYSTEM_LIVE_PATH", "DYN_SYSTEM_STARTING_HEALTH_STATUS", "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS"},
-	"log.level and log.format say how the log looks":            {"DYN_LOG", "DYN_LOGGING_JSONL", "DYN_LOGGING_CONFIG_PATH"},
+	"KV caches have no host or disk tier":            {"DYN_KVBM_CPU_CACHE_GB", "DYN_KVBM_CPU_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_GB", "DYN_KVBM_DISK_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_DIR"},
+	"adapters (LoRA) are not supported":              {"DYN_LORA_ENABLED", "DYN_LORA_PATH"},
+	"the status server always runs (status.listen)":  {"DYN_SYSTEM_ENABLED", "DYN_SYSTEM_HOST", "DYN_SYSTEM_PORT", "DYN_SYSTEM_HEALTH_PATH", "DYN_SYSTEM_LIVE_PATH", "DYN_SYSTEM_STARTING_HEALTH_STATUS", "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS"},
+	"log.level and log.format say how the log looks": {"DYN_LOG", "DYN_LOGGING_JSONL", "DYN_LOGGING_CONFIG_PATH"},
 }
 
 // unusedVariables warns of variables that Dynamo reads and dynamod does not.

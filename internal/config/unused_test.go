@@ -27,7 +27,7 @@ func TestUnusedVariables(t *testing.T) {
 		{"DYN_REQUEST_PLANE=http", ""},
 		{"DYN_EVENT_PLANE=NATS", ""},
 		{"DYN_HTTP_RPC_PORT=8888", "DYN_HTTP_RPC_PORT is not used: request_plane.listen says where requests are served, at /v1/rpc over HTTP"},
-		{"ENCODE_ENDPOINT=http://encode:1", "ENCODE_ENDPOINT is not used: there are no encode workers, and images are not supported"},
+		{"ENCODE_ENDPOINT=dyn://dynamo.encode.generate", ""},
 		{"DYN_LORA_ENABLED=true", "DYN_LORA_ENABLED is not used: adapters (LoRA) are not supported"},
 		{"DYN_ROUTER_TEMPERATURE=", ""},
 		{"DYN_ROUTER_MODE=kv", ""},
@@ -55,7 +55,7 @@ func TestUnusedVariables(t *testing.T) {
 	table := DynamodTable()
 	for reason, names := range unused {
 		for _, name := range names {
-			if seen[name] || !strings.HasPrefix(name, "DYN_") && name != "ENCODE_ENDPOINT" && name != "NATS_TLS_INSECURE" {
+			if seen[name] || !strings.HasPrefix(name, "DYN_") && name != "NATS_TLS_INSECURE" {
 				t.Errorf("%s is listed twice, or is not Dynamo's", name)
 			}
 			seen[name] = true

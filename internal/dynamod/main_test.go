@@ -354,12 +354,12 @@ func TestCheckWarns(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "--check-config")
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &stdout, &stderr
-	cmd.Env = []string{asDynamod + "=1", "HOME=" + cmd.Dir, "DYN_KEY_VALUE_STORE=mem", "ENCODE_ENDPOINT=http://encode:1", "DYN_REQUEST_PLANE=tcp"}
+	cmd.Env = []string{asDynamod + "=1", "HOME=" + cmd.Dir, "DYN_KEY_VALUE_STORE=mem", "DYN_LORA_ENABLED=true", "DYN_REQUEST_PLANE=tcp"}
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
 	want := "dynamod: warning: DYN_KEY_VALUE_STORE=mem is not supported: discovery.backend says where workers are found\n" +
-		"dynamod: warning: ENCODE_ENDPOINT is not used: there are no encode workers, and images are not supported\n"
+		"dynamod: warning: DYN_LORA_ENABLED is not used: adapters (LoRA) are not supported\n"
 	if stderr.String() != want || !strings.HasPrefix(stdout.String(), "configuration is valid") {
 		t.Errorf("got %q and %q", stdout.String(), stderr.String())
 	}
