@@ -73,6 +73,7 @@ var onlyRules = []only{
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"media/picture", nil, "pure: files of images in, pixels out; what a model makes of them is for others"},
 	{"media/prepare", []string{"media/picture"}, "pure: a picture and a checkpoint's files in, numbers and texts out; it knows no model and no prompt"},
+	{"tensorfile", []string{"model/safetensors"}, "pure: bytes in, tensors out; safetensors are parsed as weights are"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
 	{"openai", nil, "a client of a public API: knows no cluster"},
 	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},

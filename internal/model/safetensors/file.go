@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -74,15 +75,34 @@ func open(path string) (_ *File, err error) {
 		return nil, err
 	}
 	f.metadata = metadata
-	data = data[dataStart:]
-	f.tensors = make([]Tensor, len(entries))
+	f.tensors = tensorsOf(entries, data[dataStart:], f.Name())
+	return f, f.CheckSize()
+}
+
+// Parse reads the content of a file that is in memory, which the tensors share. Errors
+// match [ErrFormat].
+func Parse(content []byte) ([]Tensor, error) {
+	header, err := readHeader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		return nil, err
+	}
+	data := content[8+len(header):]
+	entries, _, err := ParseHeader(header, int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	return tensorsOf(entries, data, ""), nil
+}
+
+func tensorsOf(entries []Entry, data []byte, file string) []Tensor {
+	tensors := make([]Tensor, len(entries))
 	for i, e := range entries {
-		f.tensors[i] = Tensor{
+		tensors[i] = Tensor{
 			Name: e.Name, DType: e.DType, Shape: e.Shape,
-			Data: data[e.Begin:e.End:e.End], File: f.Name(), Offset: e.Begin,
+			Data: data[e.Begin:e.End:e.End], File: file, Offset: e.Begin,
 		}
 	}
-	return f, f.CheckSize()
+	return tensors
 }
 
 // readHeader reads the header with plain reads, so that a file that shrinks

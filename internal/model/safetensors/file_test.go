@@ -148,3 +148,20 @@ func TestCloseTwice(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestParseReadsWhatOpenDoes(t *testing.T) {
+	content := append([]byte("\x3a\x00\x00\x00\x00\x00\x00\x00"), `{"x":{"dtype":"F16","shape":[1,3],"data_offsets":[0,6]}}  `...)
+	content = append(content, "abcdef"...)
+	tensors, err := Parse(content)
+	if err != nil || len(tensors) != 1 {
+		t.Fatalf("%v, %v", tensors, err)
+	}
+	if x := tensors[0]; x.Name != "x" || x.DType != F16 || len(x.Shape) != 2 || string(x.Data) != "abcdef" || x.File != "" {
+		t.Errorf("%+v", x)
+	}
+	for n := range len(content) {
+		if _, err := Parse(content[:n]); !errors.Is(err, ErrFormat) {
+			t.Errorf("cut to %d bytes: %v", n, err)
+		}
+	}
+}
