@@ -175,6 +175,9 @@ func TestReadBoundsAllTensorsTogether(t *testing.T) {
 	if len(data) > 4096+64*16 {
 		t.Fatalf("the file has %d bytes", len(data))
 	}
+	if _, err := Read(data, Limits{Tensors: 16}); err != nil {
+		t.Errorf("16 tensors, 16 allowed: %v", err)
+	}
 	if _, err := Read(data, Limits{Tensors: 15}); !errors.Is(err, ErrLimit) {
 		t.Errorf("16 tensors: %v", err)
 	}
@@ -220,6 +223,9 @@ func TestReadRefusesHostileArchives(t *testing.T) {
 	longer := archiveOf(t, good...)
 	binary.LittleEndian.PutUint32(longer[directory+20:], 1<<20)
 	binary.LittleEndian.PutUint32(longer[directory+24:], 1<<20)
+	// Stored, and yet of two sizes.
+	uneven := archiveOf(t, good...)
+	binary.LittleEndian.PutUint32(uneven[directory+20:], 1)
 	var many []entry
 	for i := range maxEntries + 1 {
 		many = append(many, entry{name: fmt.Sprint("a/", i)})
@@ -241,6 +247,7 @@ func TestReadRefusesHostileArchives(t *testing.T) {
 		"no folder":          {with(2, entry{name: "a"}), ErrFormat, "not in the folder"},
 		"big-endian":         {with(2, entry{name: "a/byteorder", content: "big"}), ErrUnsupported, "byte order"},
 		"a short storage":    {with(1, entry{name: "a/data/0", content: "1234567"}), ErrFormat, "7 bytes"},
+		"stored in fewer":    {uneven, ErrUnsupported, "compressed"},
 		"damaged":            {damaged, ErrFormat, "damaged"},
 		"longer than it is":  {longer, ErrFormat, "reaches over its end"},
 		"many entries":       {archiveOf(t, many...), ErrLimit, "4097 entries"},

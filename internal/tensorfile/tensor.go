@@ -105,32 +105,35 @@ func (v view) contiguous(left *int) (Tensor, error) {
 		return Tensor{}, formatf("shape %v with strides %v from %d on reaches over %d elements", v.shape, v.strides, v.offset, have)
 	}
 	t := Tensor{DType: v.dtype, Shape: make([]int, len(v.shape))}
-	dense, step := true, int64(1)
-	for i := len(v.shape) - 1; i >= 0; i-- {
-		t.Shape[i] = int(v.shape[i])
-		dense = dense && (v.strides[i] == step || v.shape[i] == 1)
-		step *= v.shape[i]
+	for i, n := range v.shape {
+		t.Shape[i] = int(n)
 	}
 	*left -= int(count) * int(size)
-	switch {
-	case count == 0:
-		t.Data = []byte{}
-	case dense:
-		t.Data = v.storage[v.offset*size:][:int64(count)*size]
-	default:
-		t.Data = v.gather(make([]byte, 0, int64(count)*size), 0, v.offset, size)
+	if count == 0 {
+		return t, nil
+	}
+	outer, run := len(v.shape), int64(1) // dimensions within outer lie in a run
+	for outer > 0 && (v.strides[outer-1] == run || v.shape[outer-1] == 1) {
+		outer--
+		run *= v.shape[outer]
+	}
+	if outer == 0 {
+		t.Data = v.storage[v.offset*size:][:run*size]
+	} else {
+		t.Data = v.gather(make([]byte, 0, int64(count)*size), v.shape[:outer], v.strides, v.offset, size, run*size)
 	}
 	return t, nil
 }
 
-// gather appends the elements of a dimension and those within.
-func (v view) gather(to []byte, dim int, at, size int64) []byte {
-	if dim == len(v.shape) {
-		return append(to, v.storage[at*size:(at+1)*size]...)
-	}
-	for range v.shape[dim] {
-		to = v.gather(to, dim+1, at, size)
-		at += v.strides[dim]
+// gather appends runs of bytes, one for each index of these dimensions.
+func (v view) gather(to []byte, shape, strides []int64, at, size, run int64) []byte {
+	for range shape[0] {
+		if len(shape) > 1 {
+			to = v.gather(to, shape[1:], strides[1:], at, size, run)
+		} else {
+			to = append(to, v.storage[at*size:at*size+run]...)
+		}
+		at += strides[0]
 	}
 	return to
 }

@@ -41,7 +41,7 @@ func (m *Image) Window(x, y, w, h int) *Image {
 // Limits bound what [Decode] takes. A field that is 0 means the default.
 type Limits struct {
 	Bytes  int // of the encoded image; default 32 MiB
-	Pixels int // default 64 Mi: 192 MiB of RGB, and up to 512 MiB while it is decoded
+	Pixels int // default 64 Mi: 192 MiB of RGB, and up to 1.2 GiB while a progressive JPEG is decoded
 	Side   int // pixels of width and height; default 32768
 }
 

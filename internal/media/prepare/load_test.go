@@ -25,6 +25,8 @@ func TestLoadNamesFileAndField(t *testing.T) {
 		{"a class of another family", `{"image_processor_type": "Qwen2VLImageProcessor"}`, llavaProcessor, "preprocessor_config.json", "image_processor_type", ErrUnsupported},
 		{"an unknown field", `{"do_flip": true}`, llavaProcessor, "preprocessor_config.json", "do_flip", ErrUnsupported},
 		{"an unknown field of the processor", "{}", `{"processor_class": "LlavaProcessor", "patch_size": 14, "tiles": 2}`, "processor_config.json", "tiles", ErrUnsupported},
+		{"an unknown field of Idefics'", "{}", `{"processor_class": "Idefics3Processor", "tiles": 2}`, "processor_config.json", "tiles", ErrUnsupported},
+		{"an unknown field of Gemma's", "{}", `{"processor_class": "Gemma3Processor", "tiles": 2}`, "processor_config.json", "tiles", ErrUnsupported},
 		{"an unknown field of Qwen's", "{}", `{"processor_class": "Qwen2VLProcessor", "tiles": 2}`, "processor_config.json", "tiles", ErrUnsupported},
 		{"a text for a number", `{"resample": "bicubic"}`, llavaProcessor, "preprocessor_config.json", "resample", ErrConfig},
 		{"a box filter", `{"resample": 4}`, llavaProcessor, "preprocessor_config.json", "resample", ErrUnsupported},

@@ -26,7 +26,8 @@ type Grid struct {
 }
 
 // View is a picture for the vision tower: planes of red, green and blue, row by row. All
-// of it is picture: padding, where there is any, is black.
+// views of a picture have one size, so there is no mask of pixels: that of transformers,
+// where it gives one, is 1 everywhere. Padding of LLaVA is black.
 type View struct {
 	W, H     int
 	Row, Col int // of a tile, from 1; 0 for the whole picture
