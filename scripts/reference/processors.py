@@ -285,6 +285,8 @@ def main(path):
             # Sides in a simple ratio, and those that end in half a block.
             if rng.random() < 0.3:
                 w, h = rng.choice([(14 * k, 14 * j) for k in range(1, 60, 2) for j in range(1, 60, 7)])
+            if len(plans) < 4:
+                w, h = [(9000, 1), (1, 9000), (9000, 2), (3, 9000)][len(plans)]
             tokens, text, grid = plan(h, w, c, p, model)
             plans.append([w, h, tokens, hashlib.sha256(text.encode()).hexdigest()[:16], grid])
         pictures = []

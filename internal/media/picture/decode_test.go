@@ -156,6 +156,7 @@ func TestDecodeNamesWhatItRefuses(t *testing.T) {
 		"JPEG of 12 bits":       {with(frame+4, 12), ErrUnsupported, "precision"},
 		"JPEG of 3 x 1 samples": {with(frame+11, 0x31), ErrUnsupported, "ratio"},
 		"JPEG with no scan":     {[]byte("\xff\xd8\xff\xd9"), ErrFormat, "no frame"},
+		"JPEG of no component":  {with(bytes.Index(jpeg, []byte("\xff\xda"))+5, 9), ErrFormat, "component"},
 		"unmarked CMYK":         {cmyk, ErrUnsupported, "Adobe"},
 		"compressed BMP":        {bmp, ErrUnsupported, "compressed"},
 		"GIF frame outside":     {gif, ErrFormat, "bounds"},
@@ -250,6 +251,11 @@ func TestResizeRefuses(t *testing.T) {
 	for _, c := range [][2]int{{0, 2}, {2, 0}, {-1, 2}} {
 		if _, err := m.Resize(c[0], c[1], Bilinear); err == nil {
 			t.Errorf("resized to %v", c)
+		}
+	}
+	for _, c := range [][2]int{{0, 2}, {2, 0}} {
+		if _, err := m.ResizeWindow(2, 2, Bilinear, 0, 0, c[0], c[1]); err == nil {
+			t.Errorf("a window of %v", c)
 		}
 	}
 	if same, err := m.Resize(4, 4, Lanczos); same != m || err != nil {
