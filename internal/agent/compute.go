@@ -27,6 +27,8 @@ type computer interface {
 	suits(m *model.Model, spec cluster.EngineSpec) (kv string, err error)
 	// load makes a model's weights ready for all workers of the device.
 	load(ctx context.Context, m *model.Model) (weights, error)
+	// loadTower makes those of its vision part ready, for workers that encode only.
+	loadTower(ctx context.Context, m *model.Model) (weights, error)
 }
 
 // weights holds the weights of a model on a device.
@@ -68,6 +70,14 @@ func (d cpuDevice) load(_ context.Context, m *model.Model) (weights, error) {
 	}
 	if how := w.Warning(); how != "" {
 		d.log.Warn("weights are converted for the device", "model", m.Dir(), "device", d.ID(), "how", how)
+	}
+	return cpuWeights{w}, nil
+}
+
+func (d cpuDevice) loadTower(_ context.Context, m *model.Model) (weights, error) {
+	w, err := d.LoadVision(m)
+	if err != nil {
+		return nil, err
 	}
 	return cpuWeights{w}, nil
 }

@@ -153,6 +153,11 @@ func (d gpuDevice) kvType(spec cluster.EngineSpec) (string, error) {
 	return "", fmt.Errorf("kv_cache_dtype: a GPU keeps bf16 or int8, not %s", spec.KVDType)
 }
 
+// loadTower refuses: CUDA kernels compute no images.
+func (d gpuDevice) loadTower(_ context.Context, m *model.Model) (weights, error) {
+	return nil, fmt.Errorf("model %s: images are encoded on CPU devices only: give encode workers the device cpu", m.Dir())
+}
+
 func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {
 	w, err := d.Load(ctx, m)
 	if err != nil {

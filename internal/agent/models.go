@@ -143,8 +143,10 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 		sm.text, err = processor(sm.model)
 		return err
 	}
-	if err := m.roomFor(sm.model, device.hostBytes(sm.model)); err != nil {
-		return err
+	if !key.tower {
+		if err := m.roomFor(sm.model, device.hostBytes(sm.model)); err != nil {
+			return err
+		}
 	}
 	cache := model.Cache{Dir: m.quantizedDir(), Log: m.a.log, Progress: func(done float64) { progress(done / 2) }}
 	if err := sm.model.Prepare(ctx, cache); err != nil {
@@ -153,7 +155,11 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 		}
 		return err
 	}
-	if sm.weights, err = device.load(ctx, sm.model); err != nil {
+	load := device.load
+	if key.tower {
+		load = device.loadTower
+	}
+	if sm.weights, err = load(ctx, sm.model); err != nil {
 		return err
 	}
 	if sm.bytes = device.weightBytes(sm.model); key.tower {
@@ -239,9 +245,21 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 	}
 }
 
+// newBackend makes the backend of a worker: for one that encodes only, what stands for it.
+func (m *models) newBackend(ctx context.Context, as cluster.Assignment, sm *sharedModel, enc *encoder, spec cluster.EngineSpec) (engine.Backend, pool, error) {
+	if as.Role.HoldsKV() {
+		return sm.newBackend(ctx, spec, m.hostRoom())
+	}
+	if enc == nil {
+		return nil, pool{}, fmt.Errorf("model %s: no images can be encoded; the log of the node says why", sm.model.Dir())
+	}
+	return towerBackend{enc, as.Device, *sm.model.Config().Vision}, pool{1, 1}, nil
+}
+
 func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedModel) (*worker.Loaded, error) {
 	spec := m.engineSpec(as.Engine)
-	b, pool, err := sm.newBackend(ctx, spec, m.hostRoom())
+	enc := sm.encoder(m.a.log)
+	b, pool, err := m.newBackend(ctx, as, sm, enc, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +277,10 @@ func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedM
 	if sm.weights == nil {
 		// Workers with real weights must refuse KV of mock workers, and the reverse.
 		loaded.Card.Digest, loaded.Card.Weights = mockDigest+loaded.Card.Digest, cluster.BackendMock
+	}
+	if enc != nil {
+		c := sm.model.Config()
+		loaded.Encoder, loaded.Embedding, loaded.Card.Images = enc, c.Hidden, &cluster.ImageCard{Token: c.Vision.ImageToken}
 	}
 	for _, f := range sm.model.Files() {
 		loaded.Card.Files = append(loaded.Card.Files, cluster.CardFile{Name: f.Name, SHA256: f.SHA256, Size: f.Size})

@@ -23,6 +23,14 @@ type ModelCard struct {
 	BlockSize     int           `json:"kv_cache_block_size"`
 	HashSeed      uint64        `json:"hash_seed"`
 	Runtime       RuntimeConfig `json:"runtime_config"`
+	// Images is nil for a model that takes nothing but text.
+	Images *ImageCard `json:"images,omitempty"`
+}
+
+// ImageCard says how images stand in prompts of a model.
+type ImageCard struct {
+	// Token is the placeholder for one embedding of an image.
+	Token uint32 `json:"token"`
 }
 
 // CardFile is one tokenizer or configuration file of a model.

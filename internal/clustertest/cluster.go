@@ -29,6 +29,7 @@ type Options struct {
 	Quantize string // format of the weights; empty: as they are stored
 	Prefill  int
 	Decode   int
+	Encode   int
 	Engine   cluster.EngineSpec
 	// PrefillEngine and DecodeEngine are what workers of a role have otherwise.
 	PrefillEngine, DecodeEngine cluster.EngineSpec
@@ -303,7 +304,7 @@ func (c *Cluster) Declare(prefill, decode int) {
 	c.Insist(func(ctx context.Context) error {
 		_, err := c.Client.Declare(ctx, func(t *cluster.Topology, _ bool) error {
 			t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model, Quantize: c.opts.Quantize}
-			t.Prefill, t.Decode, t.Engine = prefill, decode, c.opts.Engine
+			t.Prefill, t.Decode, t.Encode, t.Engine = prefill, decode, c.opts.Encode, c.opts.Engine
 			t.PrefillSpec.Engine, t.DecodeSpec.Engine = c.opts.PrefillEngine, c.opts.DecodeEngine
 			return nil
 		})
@@ -350,7 +351,7 @@ func (c *Cluster) WaitReady(prefill, decode int) {
 				generate++
 			}
 		}
-		return n[cluster.RolePrefill] == prefill && n[cluster.RoleDecode] == decode && generate == decode
+		return n[cluster.RolePrefill] == prefill && n[cluster.RoleEncode] == c.opts.Encode && n[cluster.RoleDecode] == decode && generate == decode
 	})
 	if decode > 0 {
 		c.WaitServed(decode)

@@ -32,7 +32,7 @@ func TestChatWhole(t *testing.T) {
 	if req.ModelSum != testDigest || len(req.Stop.StopTokenIDs) != 1 || req.ReceivedAt.IsZero() {
 		t.Errorf("request %+v", req)
 	}
-	want := usage{PromptTokens: len(req.TokenIDs), CompletionTokens: 14, TotalTokens: len(req.TokenIDs) + 14, Details: usageDetails{len(req.TokenIDs) / 2}}
+	want := usage{PromptTokens: len(req.TokenIDs), CompletionTokens: 14, TotalTokens: len(req.TokenIDs) + 14, Details: usageDetails{CachedTokens: len(req.TokenIDs) / 2}}
 	if a.Usage == nil || *a.Usage != want || a.Object != "chat.completion" || a.Model != testModel || !strings.HasPrefix(a.ID, "chatcmpl-") {
 		t.Errorf("got %+v with usage %+v, want usage %+v", a, a.Usage, want)
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/jsonscan"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -24,6 +26,12 @@ type chatRequest struct {
 	topLogprobs   *int64
 	tools         toolRequest
 	formats       formats // set by prompts
+
+	images   []imageAsk         // in order
+	loaded   []image            // the same, set by load
+	from     cluster.InstanceID // the frontend that has their content
+	mu       sync.Mutex
+	releases []func() // of loaded
 }
 
 func (q *chatRequest) fields() fields {
@@ -74,7 +82,7 @@ func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
 		default:
 			return wrongValue(at+".role", "'%s' is not one of 'system', 'developer', 'user', 'assistant' and 'tool'", *outline.role)
 		}
-		if err := checkContent(at+".content", outline.content); err != nil {
+		if err := q.checkContent(at+".content", outline.content); err != nil {
 			return err
 		}
 		if err := checkTurn(at, &outline); err != nil {
@@ -84,21 +92,23 @@ func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
 	return nil
 }
 
-// checkContent accepts a string, null, or a list of text parts.
-func checkContent(at string, raw json.RawMessage) *apiError {
+// checkContent accepts a string, null, or a list of text parts and images.
+func (q *chatRequest) checkContent(at string, raw json.RawMessage) *apiError {
 	if len(raw) == 0 || raw[0] == '"' || isNull(raw) {
 		return nil
 	}
 	var bad *apiError
 	err := elements(raw, maxParts, func(i int, e json.RawMessage) error {
 		var kind string
-		var content json.RawMessage
+		var content, image json.RawMessage
 		err := members(e, func(key string, value json.RawMessage) (err error) {
 			switch {
 			case key == "type" && !isNull(value):
 				err = json.Unmarshal(value, &kind)
 			case key == "text", key == "refusal" && !isNull(value):
 				content = value
+			case key == "image_url":
+				image = value
 			}
 			return err
 		})
@@ -106,8 +116,10 @@ func checkContent(at string, raw json.RawMessage) *apiError {
 		switch {
 		case err != nil:
 			return err
+		case kind == "image_url":
+			bad = q.readImage(part, image)
 		case kind != "text" && kind != "refusal":
-			bad = wrongValue(part+".type", "'%s' is not supported, only 'text' is", kind)
+			bad = wrongValue(part+".type", "'%s' is not supported, only 'text' and 'image_url' are", kind)
 		case len(content) == 0 || isNull(content):
 			bad = missing(part + "." + kind)
 		case content[0] != '"':
@@ -215,6 +227,9 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 	case err != nil:
 		return nil, invalid("messages", "The chat template of the model does not take this conversation: %v", err)
 	}
+	if prompt, bad = q.illustrate(m, prompt); bad != nil {
+		return nil, bad
+	}
 	q.formats.prompt = prompt
 	if bad := q.guided.afterReasoning(m, q.formats); bad != nil {
 		return nil, bad
@@ -224,6 +239,9 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 		return nil, promptError(m, "messages", err)
 	}
 	if ids, bad = q.truncated(m, ids, q.defaultTokens()); bad != nil {
+		return nil, bad
+	}
+	if bad = q.locate(m, ids); bad != nil {
 		return nil, bad
 	}
 	return [][]uint32{ids}, nil

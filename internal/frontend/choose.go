@@ -209,7 +209,7 @@ func (g *generation) decided(d router.Decision, r router.Request, reusable int, 
 // routed describes the request to the router.
 func (g *generation) routed() router.Request {
 	if card := &g.m.card; g.chain.BlockSize != card.BlockSize || g.chain.Seed != card.HashSeed {
-		g.chain = blockhash.Chain{BlockSize: card.BlockSize, Seed: card.HashSeed}
+		g.chain = blockhash.Chain{BlockSize: card.BlockSize, Seed: card.HashSeed, Media: protocol.Spans(g.req.Media)}
 	}
 	g.chain.Extend(g.req.TokenIDs)
 	return router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs), BlockSize: g.m.card.BlockSize, Hashes: g.chain.Seq}

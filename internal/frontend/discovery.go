@@ -27,6 +27,9 @@ func (f *Frontend) announce(ctx context.Context) error {
 			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointKVIndex, f.sendKVIndex)
 		},
 		func() (*runtime.Served, error) {
+			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointMedia, f.sendContent)
+		},
+		func() (*runtime.Served, error) {
 			return f.cfg.Runtime.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
 		},
 	} {

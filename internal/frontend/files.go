@@ -20,6 +20,7 @@ import (
 // same files share one.
 type fileSet struct {
 	proc     *chat.Processor // nil until loaded
+	pictures *pictures       // nil for a model of text
 	loading  bool
 	failures int
 	retryAt  time.Time
@@ -29,6 +30,7 @@ type fileSet struct {
 type loadResult struct {
 	key, model string
 	proc       *chat.Processor
+	pictures   *pictures
 	err        error
 }
 
@@ -64,9 +66,9 @@ func (r *registry) ensure(ctx context.Context, key string, cards []cardAt, now t
 	set.loading = true
 	card := cards[0].ModelCard
 	r.loaders.Go(func() {
-		proc, err := r.load(ctx, card, instances)
+		proc, pictures, err := r.load(ctx, card, instances)
 		select {
-		case r.loaded <- loadResult{key, card.DisplayName, proc, err}:
+		case r.loaded <- loadResult{key, card.DisplayName, proc, pictures, err}:
 		case <-ctx.Done():
 		}
 	})
@@ -95,7 +97,7 @@ func (r *registry) take(res loadResult, now time.Time) {
 	if set == nil {
 		return
 	}
-	set.loading, set.proc = false, res.proc
+	set.loading, set.proc, set.pictures = false, res.proc, res.pictures
 	if res.err != nil {
 		wait := min(r.limits.retry<<min(set.failures, 10), r.limits.retryMost)
 		set.failures++
@@ -106,19 +108,24 @@ func (r *registry) take(res loadResult, now time.Time) {
 
 // load fetches a model's files from the first instance whose files match the card, and
 // makes a processor of them.
-func (r *registry) load(ctx context.Context, card cluster.ModelCard, instances []cluster.Instance) (*chat.Processor, error) {
+func (r *registry) load(ctx context.Context, card cluster.ModelCard, instances []cluster.Instance) (*chat.Processor, *pictures, error) {
 	var errs []error
 	for _, inst := range instances {
 		files, err := r.fetch(ctx, card, inst)
 		if err == nil {
-			return chat.Load(files)
+			pictures, err := newPictures(card, files)
+			if err != nil {
+				return nil, nil, err
+			}
+			proc, err := chat.Load(files)
+			return proc, pictures, err
 		}
 		errs = append(errs, fmt.Errorf("fetch files from %s: %w", inst.Worker, err))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, nil, errors.Join(errs...)
 }
 
 // errFiles is returned when a worker's files differ from those of its card.

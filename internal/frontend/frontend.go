@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/media/source"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/replicasync"
 	"github.com/dynctl/dynctl/internal/router"
@@ -49,6 +50,8 @@ type Config struct {
 	NoReplicaSync bool
 	// Settings returns the current run-time settings. It must not block.
 	Settings func() Settings
+	// Media loads the images that requests name.
+	Media *source.Guard
 	// SetBusy stores limits of the settings for all frontends.
 	SetBusy func(ctx context.Context, c BusyChange) error
 
@@ -92,6 +95,7 @@ type Frontend struct {
 	tenants           *tenants
 	admission         *admission
 	intake            *intake
+	contents          *contents
 
 	// ctx is the parent of all requests; it ends with errStopping.
 	ctx    context.Context
@@ -121,6 +125,11 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Media == nil {
+		if cfg.Media, err = source.New(source.Config{}); err != nil {
+			return nil, err
+		}
+	}
 	addr := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
 	ln, err := net.Listen("tcp", addr)
 	switch {
@@ -133,7 +142,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
 		policies: policies(), sessions: newSessions(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
-		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit),
+		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit), contents: newContents(),
 		awaiting: make(chan struct{}, maxAwaiting), stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
 	f.limits.write = cmp.Or(cfg.WriteTimeout, f.limits.write)

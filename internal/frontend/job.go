@@ -58,6 +58,7 @@ type usage struct {
 
 type usageDetails struct {
 	CachedTokens int `json:"cached_tokens"`
+	ImageTokens  int `json:"image_tokens,omitempty"`
 }
 
 type completionDetails struct {
@@ -79,6 +80,7 @@ type job struct {
 	met      *metrics.Request
 	choices  []*choice
 	prompts  []int // tokens of each prompt
+	images   int   // of these, those in place of which images stand
 
 	mu   sync.Mutex // guards the fields below and the text of the choices, and serializes receive
 	outN int
@@ -232,6 +234,7 @@ func (j *job) usage() usage {
 		u.PromptTokens += n
 		u.Details.CachedTokens += j.cached(i)
 	}
+	u.Details.ImageTokens = j.images
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	u.Completion = reasoningOf(j.choices)
 	return u

@@ -297,7 +297,7 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 				return kvs
 			}
 			if !drained {
-				patience.Until(t, "all four are announced", func() bool { return len(announced()) == 4 })
+				patience.Until(t, "all five are announced", func() bool { return len(announced()) == 5 })
 			}
 			closed(t, f)
 			if err := <-ended; err != nil {
@@ -327,7 +327,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	patience.Until(t, "it is announced", func() bool {
 		first.mu.Lock()
 		defer first.mu.Unlock()
-		return len(first.announced) == 4
+		return len(first.announced) == 5
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

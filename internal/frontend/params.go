@@ -20,7 +20,8 @@ type params struct {
 	maxTokens          *int64
 	maxName            string // the field that maxTokens came from
 	minTokens          *int64
-	truncate           *int64 // truncate_prompt_tokens
+	truncate           *int64               // truncate_prompt_tokens
+	media              []protocol.MediaPart // images of the prompt, set by prompts
 	n                  *int64
 	temperature, topP  *float64
 	minP               *float64
@@ -211,7 +212,7 @@ func (p *params) request(m *servedModel, prompt []uint32, budget, choice int) pr
 		stop.StopTokenIDs = append(stop.StopTokenIDs, m.proc.EOS()...)
 	}
 	r := protocol.PreprocessedRequest{
-		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...),
+		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...), Media: p.media,
 		Guided: p.guided.spec, Stop: stop, Sampling: p.sampling(m.proc.Defaults(), choice), Output: protocol.OutputOptions{Logprobs: p.logprobs},
 	}
 	if p.promptLogprobs {

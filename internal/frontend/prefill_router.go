@@ -20,6 +20,10 @@ const prefillTries = 2
 // probabilities of its prompt.
 const whyPromptProbs = "prompt logprobs"
 
+// whyEndsWithImage is the reason for a local prefill of a prompt whose last position, which the
+// decode worker computes, belongs to an image.
+const whyEndsWithImage = "ends with an image"
+
 // disaggregate says in the request how its prompt is prefilled. With the strategy
 // prefill-first it has a prefill worker compute the prompt before the decode worker is
 // asked, or while that gets ready.
@@ -71,6 +75,9 @@ func (g *generation) disaggregate(ctx context.Context) error {
 func (g *generation) prefill(ctx context.Context, settings Settings, tried map[cluster.InstanceID]string) (why string) {
 	if g.req.Output.PromptLogprobs != nil {
 		return whyPromptProbs
+	}
+	if n := len(g.req.Media); n > 0 && g.req.Media[n-1].End == len(g.req.TokenIDs) {
+		return whyEndsWithImage
 	}
 	g.current()
 	begin := time.Now()

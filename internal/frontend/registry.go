@@ -22,10 +22,12 @@ import (
 // servedModel is a model as its workers agree on it. It is immutable; the registry
 // replaces it.
 type servedModel struct {
-	name    string
-	card    cluster.ModelCard
-	proc    *chat.Processor // nil while its files are being loaded
-	created time.Time
+	name string
+	card cluster.ModelCard
+	proc *chat.Processor // nil while its files are being loaded
+	// pictures is how it reads images; nil for a model of text.
+	pictures *pictures
+	created  time.Time
 	// workers holds the decode instances with this card.
 	workers map[cluster.InstanceID]cluster.RuntimeConfig
 	// prefills holds the prefill workers whose KV these workers can take.
@@ -250,9 +252,9 @@ func (r *registry) adopt(m, old *servedModel, set *fileSet) {
 	same := old != nil && old.proc != nil && old.card.Digest == m.card.Digest
 	switch {
 	case set.proc != nil:
-		m.proc = set.proc
+		m.proc, m.pictures = set.proc, set.pictures
 	case same:
-		m.proc = old.proc
+		m.proc, m.pictures = old.proc, old.pictures
 	default:
 		return
 	}

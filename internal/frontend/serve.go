@@ -32,6 +32,27 @@ type request interface {
 	answer(m *servedModel, created int64, choices []*choice) answerer
 }
 
+// illustrated is a request that may have images.
+type illustrated interface {
+	hasImages() bool
+	// load gets the images before prompts; free lets go of them when the request has ended.
+	load(ctx context.Context, f *Frontend, m *servedModel) *apiError
+	free()
+}
+
+// loadImages gets the images of a request. They may come from far: if it can, the request
+// gives its turn back meanwhile.
+func (j *job) loadImages(ctx context.Context, q illustrated, m *servedModel, leave func(), turn func() (func(), *apiError)) (func(), *apiError) {
+	if turn != nil {
+		leave()
+		leave = func() {}
+	}
+	if bad := q.load(ctx, j.f, m); bad != nil || turn == nil {
+		return leave, bad
+	}
+	return turn()
+}
+
 // answerer writes the answer of one endpoint, as events or as a whole.
 type answerer interface {
 	// appendDelta appends the events of one delta, each ending in an empty line.
@@ -98,6 +119,9 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
 		err := error(internalError("Internal server error.")) // unless a panic unwinds
 		defer func() { j.end(err) }()
+		if i, ok := q.(illustrated); ok {
+			defer i.free()
+		}
 		if bad != nil {
 			bad.write(w)
 			err = bad
@@ -139,6 +163,11 @@ func (j *job) prepare(ctx context.Context, q request, leave func(), turn func() 
 	if bad != nil {
 		return nil, bad
 	}
+	if i, ok := q.(illustrated); ok && i.hasImages() {
+		if leave, bad = j.loadImages(ctx, i, m, leave, turn); bad != nil {
+			return nil, bad
+		}
+	}
 	begin := time.Now()
 	prompts, err := q.prompts(ctx, m)
 	if err != nil {
@@ -146,6 +175,9 @@ func (j *job) prepare(ctx context.Context, q request, leave func(), turn func() 
 	}
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
 	leave() // constraints have a queue of their own
+	for i := range p.media {
+		j.images += p.media[i].Rows
+	}
 	p.nvext.resolve(j.f)
 	if bad := p.bind(ctx, m); bad != nil {
 		return nil, bad

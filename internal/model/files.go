@@ -15,6 +15,8 @@ const (
 	TokenizerConfigName = "tokenizer_config.json"
 	ChatTemplateName    = "chat_template.jinja"
 	ChatTemplateJSON    = "chat_template.json"
+	PreprocessorName    = "preprocessor_config.json"
+	ProcessorName       = "processor_config.json"
 	// TemplateFolder holds chat templates for other uses, such as tool_use.jinja.
 	TemplateFolder = "additional_chat_templates"
 )
@@ -53,7 +55,7 @@ func readFiles(f folder) ([]File, error) {
 
 // smallFiles returns the names of those that have fixed ones, in a fixed order.
 func smallFiles() []string {
-	return []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName, ChatTemplateJSON}
+	return []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName, ChatTemplateJSON, PreprocessorName, ProcessorName}
 }
 
 func newFile(name string, data []byte) File {

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
@@ -38,6 +40,12 @@ type MediaSource struct {
 	Frontend cluster.InstanceID `json:"frontend"`
 	ID       string             `json:"id"`
 	Size     int64              `json:"size"` // bytes
+}
+
+// ContentID names content: its SHA-256 in hexadecimal.
+func ContentID(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 // Span returns where the part lies in the prompt, and its key.

@@ -45,7 +45,7 @@ func (e *tower) Encode(ctx context.Context, p *protocol.MediaPart, content []byt
 
 func embeddings(n int, content []byte) [][]float32 {
 	var key blockhash.Key
-	copy(key[:], media.ContentID(content))
+	copy(key[:], protocol.ContentID(content))
 	rows := make([][]float32, n)
 	for i := range rows {
 		rows[i] = make([]float32, mock.EmbeddingSize)
@@ -97,7 +97,7 @@ func (a *album) serve(_ context.Context, r *requestplane.Request, send func(any)
 func (a *album) put(content string, start, rows int) protocol.MediaPart {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id := media.ContentID([]byte(content))
+	id := protocol.ContentID([]byte(content))
 	a.content[id] = []byte(content)
 	var key blockhash.Key
 	copy(key[:], fmt.Sprintf("%.14s%02d", id, rows))
@@ -311,6 +311,17 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 		req, _ := local(a, "r", "x")
 		var remote *requestplane.RemoteError
 		if got := w.generate(t.Context(), "", req); !errors.As(got.err, &remote) || remote.Kind != requestplane.KindUnavailable || !strings.Contains(remote.Message, "no encode worker") {
+			t.Errorf("%v", got.err)
+		}
+		restful(t, d)
+	})
+	t.Run("bad content, here", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		d := w.start("worker-3", cluster.RoleDecode, sees(&tower{}))
+		req, _ := local(a, "r", "bad image")
+		var remote *requestplane.RemoteError
+		if got := w.generate(t.Context(), "", req); !errors.As(got.err, &remote) || remote.Kind != requestplane.KindInvalidArgument || !strings.Contains(remote.Message, "its format is unknown") {
 			t.Errorf("%v", got.err)
 		}
 		restful(t, d)

@@ -38,6 +38,16 @@ type towerLayer struct {
 	upForm, downForm     form
 }
 
+// LoadVision prepares the vision part of an open model alone, for encoders. No backend can be
+// made of such weights.
+func (d *Device) LoadVision(m *model.Model) (*Weights, error) {
+	w := &Weights{device: d, model: m, config: m.Config()}
+	if _, err := w.loadTower(); err != nil {
+		return nil, fmt.Errorf("load weights: %w", errors.Join(err, w.Close()))
+	}
+	return w, nil
+}
+
 // loadTower returns the vision part. The first call reads and packs its weights.
 func (w *Weights) loadTower() (*tower, error) {
 	w.towerMu.Lock()

@@ -12,6 +12,9 @@ func (g *Guard) file(path string) ([]byte, error) {
 	if g.root == nil {
 		return nil, refuse("no files of this machine are allowed: %s", path)
 	}
+	if g.cfg.OnlyEmbeddings && !hasEmbeddings(path) {
+		return nil, refuse("only files of embeddings of this machine are allowed: %s", path)
+	}
 	inner, err := g.inside(path)
 	if err != nil {
 		return nil, err

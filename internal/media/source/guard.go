@@ -50,6 +50,8 @@ const (
 type Config struct {
 	// Directory is where files of this machine may lie; empty: none may be read.
 	Directory string
+	// OnlyEmbeddings lets only files of embeddings be read there.
+	OnlyEmbeddings bool
 	// MaxBytes bounds the content of one URL.
 	MaxBytes int64
 	// Timeout bounds the loading of one.

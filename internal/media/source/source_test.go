@@ -111,6 +111,13 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
+	few := guard(t, Config{Directory: dir, OnlyEmbeddings: true})
+	if got, err := few.Get(t.Context(), dir+"/x.pt"); err != nil || string(got.Data) != "inside" {
+		t.Errorf("%v", Reason(err))
+	}
+	if _, err := few.Get(t.Context(), dir+"/deep/y.png"); !errors.Is(err, ErrRefused) || !strings.Contains(Reason(err).Error(), "only files of embeddings") {
+		t.Errorf("%v", Reason(err))
+	}
 	none := guard(t, Config{})
 	if _, err := none.Get(t.Context(), dir+"/x.pt"); !errors.Is(err, ErrRefused) || !strings.Contains(Reason(err).Error(), "no files") {
 		t.Errorf("%v", Reason(err))

@@ -2,7 +2,6 @@ package encode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -61,7 +60,7 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 	defer cancel()
 	rows, took, hit, err := w.Media.Embeddings(ctx, &req.Part, func(ctx context.Context) ([]byte, error) { return w.Images.Content(ctx, &req.Part) })
 	if err != nil {
-		return remoteError(err)
+		return role.RemoteError(media.Remote(err))
 	}
 	w.Meter.Encoded(hit, took)
 	begin := time.Now()
@@ -71,24 +70,7 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 		w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), 4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
 	}
 	if err != nil {
-		return remoteError(err)
+		return role.RemoteError(media.Remote(err))
 	}
 	return nil
-}
-
-// remoteError translates a failure for the worker that asked: what would fail everywhere, and
-// what another encode worker may do.
-func remoteError(err error) error {
-	kind := requestplane.KindInternal
-	switch {
-	case errors.Is(err, media.ErrBadContent), errors.Is(err, media.ErrRows), errors.Is(err, media.ErrTooLarge):
-		kind = requestplane.KindInvalidArgument
-	case errors.Is(err, media.ErrBusy):
-		kind = requestplane.KindOverloaded
-	case errors.Is(err, media.ErrNoEncoder):
-		kind = requestplane.KindUnavailable
-	default:
-		return role.RemoteError(err)
-	}
-	return &requestplane.RemoteError{Kind: kind, Message: err.Error()}
 }

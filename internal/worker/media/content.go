@@ -2,8 +2,6 @@ package media
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +11,6 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
-
-// ContentID names content: the SHA-256 of it, in hexadecimal.
-func ContentID(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
 
 // MaxContent bounds the content of one part, in bytes, whatever a frontend allows.
 const MaxContent = 1 << 30
@@ -52,7 +44,7 @@ func (f *Finder) Content(ctx context.Context, part *protocol.MediaPart) ([]byte,
 		}
 		content = append(content, chunk.Data...)
 	}
-	if int64(len(content)) != src.Size || ContentID(content) != src.ID {
+	if int64(len(content)) != src.Size || protocol.ContentID(content) != src.ID {
 		return nil, fmt.Errorf("fetch the image: %d of %d bytes came, or others than it has", len(content), src.Size)
 	}
 	return content, nil

@@ -185,10 +185,10 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	}
 	rows, err := f.p.encode(ctx, part, func(ctx context.Context) ([]byte, error) { return f.Content(ctx, part) })
 	if errors.Is(err, ErrNoEncoder) {
-		return nil, &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf("%s; %s", why, err)}
+		err = fmt.Errorf("%s; %w", why, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, Remote(err)
 	}
 	m.note(func(e *protocol.Encoded) {
 		e.By, e.Why = append(e.By, f.p.cfg.Worker), why

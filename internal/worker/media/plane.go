@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
@@ -105,6 +106,23 @@ var (
 	// ErrBusy means that too much waits to be encoded here.
 	ErrBusy = errors.New("too many images wait to be encoded")
 )
+
+// Remote translates a failure to encode for the other side of the request plane: what would
+// fail everywhere, and what another worker may do. Other errors stay as they are.
+func Remote(err error) error {
+	var kind requestplane.Kind
+	switch {
+	case errors.Is(err, ErrBadContent), errors.Is(err, ErrRows), errors.Is(err, ErrTooLarge):
+		kind = requestplane.KindInvalidArgument
+	case errors.Is(err, ErrBusy):
+		kind = requestplane.KindOverloaded
+	case errors.Is(err, ErrNoEncoder):
+		kind = requestplane.KindUnavailable
+	default:
+		return err
+	}
+	return &requestplane.RemoteError{Kind: kind, Message: err.Error()}
+}
 
 // maxWaiting bounds what waits for the encoder of one worker.
 const maxWaiting = 256

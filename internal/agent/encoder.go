@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/kvlayout"
+	"github.com/dynctl/dynctl/internal/media/picture"
+	"github.com/dynctl/dynctl/internal/media/prepare"
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/sharedmem"
+	"github.com/dynctl/dynctl/internal/tensorfile"
+	"github.com/dynctl/dynctl/internal/worker/media"
+)
+
+// images returns what prepares the images of a model, or why it takes none: nil and no error
+// for a model of text.
+func images(m *model.Model) (*prepare.Processor, error) {
+	v := m.Config().Vision
+	if v == nil {
+		return nil, nil
+	}
+	if v.Projector.Kind == model.ProjectPool {
+		return nil, errors.New("images of Gemma 3 attend to each other both ways, which engines do not compute")
+	}
+	files := prepare.Files{}
+	for _, f := range m.Files() {
+		switch f.Name {
+		case model.PreprocessorName:
+			files.Preprocessor = f.Data
+		case model.ProcessorName:
+			files.Processor = f.Data
+		case model.ConfigName:
+			files.Config = f.Data
+		}
+	}
+	return prepare.Load(files)
+}
+
+// encoder returns what encodes images with the weights; nil for a model of text, and for
+// weights that cannot. A model whose images cannot be prepared as they must be serves text
+// alone, and the log says so.
+func (sm *sharedModel) encoder(log *slog.Logger) *encoder {
+	proc, err := images(sm.model)
+	if err != nil {
+		log.Warn("the model takes no images", "model", sm.model.Dir(), "reason", err)
+		return nil
+	}
+	w, ok := sm.weights.(towerWeights)
+	if proc == nil || !ok {
+		return nil
+	}
+	return &encoder{proc: proc, weights: w, width: sm.model.Config().Hidden}
+}
+
+// towerWeights are weights of which encoders can be made.
+type towerWeights interface {
+	NewEncoder() (*cpu.Encoder, error)
+}
+
+// encoder computes the embeddings of images with the vision part of a model. It reads and
+// packs the weights of that when the first image comes.
+type encoder struct {
+	proc    *prepare.Processor
+	weights towerWeights
+	width   int // values of an embedding
+
+	mu  sync.Mutex // one image at a time
+	enc *cpu.Encoder
+}
+
+// maxContent bounds what an encoder decodes: frontends have smaller limits of their own.
+var maxContent = picture.Limits{Bytes: media.MaxContent}
+
+// Encode implements media.Encoder.
+func (e *encoder) Encode(ctx context.Context, part *protocol.MediaPart, content []byte) ([][]float32, error) {
+	switch part.Kind {
+	case protocol.MediaImage:
+	case protocol.MediaEmbeddings:
+		return e.read(content)
+	default:
+		return nil, fmt.Errorf("%w: content of kind %q", media.ErrBadContent, part.Kind)
+	}
+	o := e.proc.DecodeOptions()
+	o.Limits = maxContent
+	img, err := picture.Decode(content, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", media.ErrBadContent, err)
+	}
+	in, err := e.proc.Prepare(img)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", media.ErrBadContent, err)
+	}
+	views := make([]engine.View, len(in.Views))
+	for i, v := range in.Views {
+		views[i] = engine.View{W: v.W, H: v.H, Pixels: v.Pixels}
+	}
+	return e.views(ctx, views)
+}
+
+// read reads embeddings that were computed elsewhere.
+func (e *encoder) read(content []byte) ([][]float32, error) {
+	rows, err := tensorfile.Embeddings(content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", media.ErrBadContent, err)
+	}
+	if len(rows[0]) != e.width {
+		return nil, fmt.Errorf("%w: embeddings of %d values, those of the model have %d", media.ErrBadContent, len(rows[0]), e.width)
+	}
+	return rows, nil
+}
+
+func (e *encoder) views(ctx context.Context, views []engine.View) (_ [][]float32, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.enc == nil {
+		if e.enc, err = e.weights.NewEncoder(); err != nil {
+			return nil, err
+		}
+	}
+	return e.enc.Encode(ctx, views)
+}
+
+func (e *encoder) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.enc == nil {
+		return nil
+	}
+	return e.enc.Close()
+}
+
+// towerBackend stands for the text model in a worker that encodes only. Its pool holds
+// nothing, and a step proves that the vision part computes.
+type towerBackend struct {
+	*encoder
+	device string
+	vision model.Vision
+}
+
+// towerKV is the smallest shape of a pool.
+var towerKV = kvlayout.Shape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: 16, DType: "f32"}
+
+// Info implements engine.Backend. The vocabulary is that of the steps that warm it up.
+func (b towerBackend) Info() engine.BackendInfo {
+	return engine.BackendInfo{Device: b.device, DeviceName: b.device, VocabSize: 3, TokenLimit: 3, MaxContext: towerKV.BlockSize, TensorParallel: 1, KV: towerKV}
+}
+
+// AllocKV implements engine.Backend.
+func (towerBackend) AllocKV(n int) (engine.KVPool, error) {
+	mem, err := sharedmem.New("no-kv", n*int(towerKV.BlockBytes()))
+	if err != nil {
+		return nil, err
+	}
+	return engine.KVPool{mem}, nil
+}
+
+// Step implements engine.Backend: the logits are values of the embeddings of a gray view.
+func (b towerBackend) Step(ctx context.Context, batch []engine.BatchSeq) error {
+	n := b.vision.ImageSize
+	rows, err := b.views(ctx, []engine.View{{W: n, H: n, Pixels: make([]float32, 3*n*n)}})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		for _, v := range row {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return errors.New("the vision part computes values that are no numbers: a file of its weights is damaged")
+			}
+		}
+	}
+	for i := range batch {
+		copy(batch[i].Logits, rows[0])
+	}
+	return nil
+}
+
+// Close implements engine.Backend.
+func (b towerBackend) Close() error { return b.close() }

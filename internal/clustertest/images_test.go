@@ -1,0 +1,246 @@
+package clustertest_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/clustertest"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
+)
+
+// seer generates a small LLaVA with everything that its images need.
+func seer(t *testing.T) (dir string) {
+	t.Helper()
+	const token = 2090 // behind those of the tokenizer
+	spec := modeltest.Vision()["llava"]
+	spec.Vocab, spec.ContextLen = 2100, 2048
+	spec.Images["image_token_index"] = token
+	dir = modeltest.Generate(t, spec)
+	change := func(name string, change func(m map[string]any)) {
+		m := map[string]any{}
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = json.Unmarshal(b, &m)
+		}
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		change(m)
+		if b, err = json.Marshal(m); err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("tokenizer.json", func(m map[string]any) {
+		m["added_tokens"] = append(m["added_tokens"].([]any), map[string]any{
+			"id": token, "content": "<image>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+		})
+	})
+	change("tokenizer_config.json", func(m map[string]any) {
+		m["chat_template"] = `{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}` +
+			`{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %} Answer: `
+	})
+	change("preprocessor_config.json", func(m map[string]any) {
+		m["image_processor_type"], m["processor_class"] = "CLIPImageProcessor", "LlavaProcessor"
+		m["size"], m["crop_size"] = map[string]any{"shortest_edge": 70}, map[string]any{"height": 70, "width": 70}
+	})
+	change("processor_config.json", func(m map[string]any) {
+		m["processor_class"], m["patch_size"], m["vision_feature_select_strategy"] = "LlavaProcessor", 14, "default"
+	})
+	return dir
+}
+
+// drawing is a picture as a data URL; each number gives another one.
+func drawing(n int) string {
+	m := image.NewRGBA(image.Rect(0, 0, 90+n, 120))
+	for x := range m.Rect.Dx() {
+		for y := range m.Rect.Dy() {
+			m.Set(x, y, color.RGBA{uint8(x * (n + 1)), uint8(y * 2), uint8(x*y + n*40), 255})
+		}
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, m) // into memory
+	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// seen is the answer to a question about pictures.
+type seen struct {
+	text                   string
+	prompt, images, cached int
+	status                 int
+	problem, param         string
+}
+
+// look asks about pictures, which stand between the words of the question.
+func look(t *testing.T, c *clustertest.Cluster, urls ...string) (s seen) {
+	t.Helper()
+	parts := []any{map[string]any{"type": "text", "text": strings.Repeat("what do you see here ", 3)}}
+	for i, u := range urls {
+		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": u}}, map[string]any{"type": "text", "text": fmt.Sprint("and ", i)})
+	}
+	resp, err := c.Post(t.Context(), "/v1/chat/completions", map[string]any{
+		"model": c.Model, "max_tokens": 12, "temperature": 0, "ignore_eos": true, "messages": []any{map[string]any{"role": "user", "content": parts}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct {
+		Choices []struct {
+			Message struct{ Content string }
+		}
+		Usage struct {
+			Prompt  int `json:"prompt_tokens"`
+			Details struct {
+				Images int `json:"image_tokens"`
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		}
+		Error struct{ Message, Param string }
+	}
+	if err := json.Unmarshal(b, &a); err != nil {
+		t.Fatalf("%s: %v", b, err)
+	}
+	s = seen{status: resp.StatusCode, problem: a.Error.Message, param: a.Error.Param, prompt: a.Usage.Prompt, images: a.Usage.Details.Images, cached: a.Usage.Details.Cached}
+	if len(a.Choices) > 0 {
+		s.text = a.Choices[0].Message.Content
+	}
+	return s
+}
+
+// The same pictures give the same text wherever they are encoded and prefilled.
+func TestImagesOverHTTP(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("other arithmetic in the same goroutines")
+	}
+	dir := seer(t)
+	one, two, three := drawing(1), drawing(2), drawing(3)
+	var want []seen
+	for _, tc := range []struct {
+		name                    string
+		encode, prefill, decode int
+		transport, strategy     string
+		nodes                   []clustertest.Node
+	}{
+		{name: "alone", decode: 1},
+		{name: "E+PD", encode: 1, decode: 1},
+		{name: "E+P+D", encode: 1, prefill: 1, decode: 1, transport: "tcp"},
+		{name: "2E+P+2D, prefill first", encode: 2, prefill: 1, decode: 2, strategy: "prefill-first"},
+		{name: "E+P+D in two processes", encode: 1, prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"encode", "prefill"}, Process: true}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := clustertest.Start(t, clustertest.Options{
+				Model: dir, Encode: tc.encode, Prefill: tc.prefill, Decode: tc.decode, Nodes: tc.nodes, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 256},
+				Config: func(cfg *config.Dynamod) {
+					if tc.transport != "" {
+						cfg.NIXL.Transports = []string{tc.transport}
+					}
+				},
+			})
+			if tc.prefill > 0 {
+				c.WaitRemotePrefill()
+				c.Set(map[string]any{"disagg.conditional": "threshold", "disagg.max_local_prefill_length": 0})
+			}
+			if tc.strategy != "" {
+				c.Set(map[string]any{"disagg.strategy": tc.strategy})
+			}
+			if tc.encode > 0 && tc.nodes == nil { // a worker that computes prompts knows of those that encode
+				n := 10
+				patience.Until(t, "an encode worker encodes", func() bool {
+					n++
+					look(t, c, drawing(n))
+					return strings.Contains(c.Metrics(), `dynamo_component_images_total{`)
+				})
+			}
+			var got []seen
+			for _, urls := range [][]string{{one}, {two}, {one, two}, {two, one}, {one, one, three}} {
+				got = append(got, look(t, c, urls...))
+			}
+			for i, s := range got {
+				if s.status != http.StatusOK || s.text == "" || s.images != 25*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
+					t.Fatalf("%d: %+v", i, s)
+				}
+				for j := range i {
+					if got[j].text == s.text {
+						t.Errorf("%d and %d have one answer: %q", j, i, s.text)
+					}
+				}
+			}
+			if want == nil {
+				want = got
+			}
+			for i := range got {
+				if got[i].text != want[i].text || got[i].prompt != want[i].prompt {
+					t.Errorf("%d: %+v, want %+v", i, got[i], want[i])
+				}
+			}
+			if again := look(t, c, one, two); again.text != want[2].text || again.cached == 0 {
+				t.Errorf("again: %+v, want %+v", again, want[2])
+			}
+		})
+	}
+}
+
+// What cannot be seen is refused, with the field that names it.
+func TestImagesRefusedOverHTTP(t *testing.T) {
+	dir := seer(t)
+	local := t.TempDir()
+	if err := os.WriteFile(filepath.Join(local, "x.png"), []byte("no picture"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := clustertest.Start(t, clustertest.Options{Model: dir, Decode: 1, Config: func(cfg *config.Dynamod) { cfg.Multimodal.AllowedLocalMediaPath = local }})
+	good := drawing(1)
+	for name, tc := range map[string]struct {
+		url, problem string
+	}{
+		"no picture":      {"data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte("hello, world, this is text")), "cannot be read"},
+		"cut":             {good[:len(good)/2/4*4], "cannot be read"},
+		"local text":      {filepath.Join(local, "x.png"), "cannot be read"},
+		"local":           {"/etc/passwd", "The image cannot be loaded."},
+		"missing":         {filepath.Join(local, "y.png"), "The image cannot be loaded."},
+		"private":         {"https://127.0.0.1:1/x.png", "The image cannot be loaded."},
+		"without TLS":     {"http://example.com/x.png", "https: is needed"},
+		"not base64":      {"data:image/png;base64,%%%", "not base64"},
+		"no url":          {"", "Missing required parameter"},
+		"unknown scheme":  {"gopher://x/y.png", "use data:, https:"},
+		"embeddings, bad": {filepath.Join(local, "x.pt"), "The image cannot be loaded."},
+	} {
+		s := look(t, c, good, tc.url)
+		if name == "cut" { // the header is right: the encoder finds it
+			if s.status != http.StatusBadRequest {
+				t.Errorf("%s: %+v", name, s)
+			}
+			continue
+		}
+		if s.status != http.StatusBadRequest || !strings.Contains(s.problem, tc.problem) || s.param != "messages[0].content[3].image_url.url" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if s := look(t, c, good); s.status != http.StatusOK {
+		t.Errorf("a good one after these: %+v", s)
+	}
+	text := clustertest.Start(t, clustertest.Options{Decode: 1})
+	if s := look(t, text, good); s.status != http.StatusBadRequest || !strings.Contains(s.problem, "does not take images") {
+		t.Errorf("a model of text: %+v", s)
+	}
+}
