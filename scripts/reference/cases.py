@@ -103,8 +103,8 @@ def cases():
                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}}
     yield "smolvlm", images(
         "SmolVLMForConditionalGeneration", "smolvlm", scale_factor=4, image_token_id=VOCAB - 3,
-        vision_config=tower("smolvlm_vision", image_size=80, patch_size=4, num_hidden_layers=2),
-        views=[[80, 80, None], [48, 48, None], [80, 80, box(20, 17, 19)]])
+        vision_config=tower("smolvlm_vision", image_size=98, patch_size=4, num_hidden_layers=2),
+        views=[[98, 98, None], [50, 50, None], [98, 98, box(24, 21, 19)]])
     yield "idefics3", images(
         "Idefics3ForConditionalGeneration", "idefics3", torch_dtype="bfloat16", image_token_id=VOCAB - 3,
         vision_config=tower("idefics3_vision", image_size=36, patch_size=6, hidden_act="gelu", intermediate_size=43),

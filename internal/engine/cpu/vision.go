@@ -17,6 +17,7 @@ import (
 type Encoder struct {
 	runner
 	tower *tower
+	most  int       // rows of a part, a multiple of tokensPerItem
 	since time.Time // when the device was last taken
 
 	view   *engine.View
@@ -59,7 +60,7 @@ func (w *Weights) NewEncoder() (*Encoder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new encoder: %w", err)
 	}
-	e := &Encoder{tower: t}
+	e := &Encoder{tower: t, most: passTokens}
 	turn := newTurn()
 	turn.prefill = true
 	e.runner.bind(w.device, turn)
@@ -165,8 +166,8 @@ func (e *Encoder) check(v *engine.View) error {
 	switch {
 	case !t.Bucketed && (v.W != whole || v.H != whole):
 		return refuse("%d × %d pixels, want %d × %d", v.W, v.H, whole, whole)
-	case t.Bucketed && (v.W != v.H || v.W < 1 || v.W > whole || v.W%(t.PatchSize*t.Projector.Factor) != 0):
-		return refuse("%d × %d pixels, want a square of a multiple of %d up to %d", v.W, v.H, t.PatchSize*t.Projector.Factor, whole)
+	case t.Bucketed && (v.W != v.H || v.W < t.PatchSize || v.W > whole || v.W/t.PatchSize%t.Projector.Factor != 0):
+		return refuse("%d × %d pixels, want a square of at most %d with a multiple of %d patches of %d along a side", v.W, v.H, whole, t.Projector.Factor, t.PatchSize)
 	case len(v.Pixels) != 3*v.W*v.H:
 		return refuse("%d values of pixels, want 3 × %d × %d", len(v.Pixels), v.W, v.H)
 	case v.Mask == nil:
@@ -239,12 +240,14 @@ func (t *tower) first() int {
 
 // place returns the row or column of a whole view whose position the i-th of n patches
 // takes: the number of multiples of 1/side that its share of the side has reached. As in
-// the reference both are float32, so that one below the other by a rounding counts.
+// transformers both are float32. For the 26, 27 and 32 patches of published towers no
+// rounding matters; for some other sides it does, and there transformers' own results
+// depend on the vectors of the machine.
 func (t *tower) place(i, n int) int {
 	if !t.Bucketed {
 		return i
 	}
-	share := min(float32(i)*(1/float32(n)), 1-1e-6)
+	share := float32(i) * (1 / float32(n))
 	place := 0
 	for place+1 < t.Side() && float32(float64(place+1)/float64(t.Side())) <= share {
 		place++

@@ -89,6 +89,16 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%d of %d: %v, want %v", tt.n, tt.side, got, tt.want)
 		}
 	}
+	for _, side := range []int{26, 27, 32} {
+		tower := tower{Vision: model.Vision{ImageSize: side, PatchSize: 1, Bucketed: true}}
+		for n := 1; n <= side; n++ {
+			for i := range n {
+				if got := tower.place(i, n); got != i*side/n {
+					t.Errorf("%d of %d in %d: %d", i, n, side, got)
+				}
+			}
+		}
+	}
 }
 
 // TestGatherByHand: 4 × 4 patches, numbered row by row, in squares of 2 × 2.

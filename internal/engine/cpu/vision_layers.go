@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// run computes one view. Rows go through the layers in parts of at most passTokens, but
+// run computes one view. Rows go through the layers in parts of at most e.most, but
 // for queries, keys and values, which all rows need before any attends.
 func (e *Encoder) run() error {
 	e.lay()
@@ -36,7 +36,7 @@ func (e *Encoder) run() error {
 
 // parts computes rows in parts of about the same size.
 func (e *Encoder) parts(n int, compute func() error) error {
-	count := (n + passTokens - 1) / passTokens
+	count := (n + e.most - 1) / e.most
 	size := ((n+count-1)/count + tokensPerItem - 1) / tokensPerItem * tokensPerItem
 	for e.from = 0; e.from < n; e.from = e.to {
 		e.to = min(e.from+size, n)
@@ -49,11 +49,11 @@ func (e *Encoder) parts(n int, compute func() error) error {
 
 func (e *Encoder) reserve(n int) {
 	t := e.tower
-	most := min((n+tokensPerItem-1)/tokensPerItem*tokensPerItem, passTokens)
+	most := min((n+tokensPerItem-1)/tokensPerItem*tokensPerItem, e.most)
 	e.x = reserveRows(e.x, n, t.Hidden, n)
 	e.q = reserveRows(e.q, n, t.Hidden, n)
 	for _, rows := range []*[][]float32{&e.k, &e.v, &e.proj} {
-		*rows = reserveRows(*rows, most, t.Hidden, passTokens)
+		*rows = reserveRows(*rows, most, t.Hidden, e.most)
 	}
 	var f form
 	for i := range t.layers {
@@ -61,13 +61,13 @@ func (e *Encoder) reserve(n int) {
 		f |= l.attnForm | l.upForm | l.outForm | l.downForm
 	}
 	in := t.project.in.form()
-	e.pixels.reserve(most, t.patch.cols, passTokens, t.patch.form())
-	e.norm.reserve(most, t.Hidden, passTokens, f)
-	e.attended.reserve(most, t.Hidden, passTokens, f)
-	e.up.reserve(most, t.FFN, passTokens, f)
-	e.source.reserve(min(len(e.rows), passTokens), t.projected(), passTokens, in)
+	e.pixels.reserve(most, t.patch.cols, e.most, t.patch.form())
+	e.norm.reserve(most, t.Hidden, e.most, f)
+	e.attended.reserve(most, t.Hidden, e.most, f)
+	e.up.reserve(most, t.FFN, e.most, f)
+	e.source.reserve(min(len(e.rows), e.most), t.projected(), e.most, in)
 	if t.project.out.rows > 0 {
-		e.inner.reserve(min(len(e.rows), passTokens), t.out, passTokens, t.project.out.form())
+		e.inner.reserve(min(len(e.rows), e.most), t.out, e.most, t.project.out.form())
 	}
 	e.reserveCache(n)
 }
@@ -133,8 +133,7 @@ func (e *Encoder) cutItem(l *lane, item int) {
 		out := e.pixels.rows[r]
 		patch := e.from + r - e.tower.first()
 		if patch < 0 {
-			clear(out)
-			continue
+			continue // the class token has none
 		}
 		corner := patch/side*size*w + patch%side*size
 		for channel := range 3 {

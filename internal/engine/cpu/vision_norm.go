@@ -75,7 +75,8 @@ func gated(level kernel.Level, x []float32, linear, cubic float32) {
 func geluErf(x float32) float32 { return 0.5 * x * (1 + erff(x*float32(math.Sqrt2/2))) }
 
 // erff returns the error function in float32, with the same bits on every machine. The
-// polynomials are those of erff and erfcf in the Cephes library.
+// polynomials are those of erff and erfcf in the Cephes library, that for values from 1 to 2
+// also for larger ones, where the error function differs from 1 by little.
 func erff(x float32) float32 {
 	abs := float32(math.Abs(float64(x)))
 	if abs > 1 {
@@ -91,12 +92,8 @@ func erff(x float32) float32 {
 
 // erfcf returns 1 - erf(x) for x above 1.
 func erfcf(x float32) float32 {
-	coefficients := erfcP[:]
-	if x >= 2 {
-		coefficients = erfcR[:]
-	}
 	inverse := 1 / x
-	return float32(expf(-float32(x*x)) * inverse * polynomial(float32(inverse*inverse), coefficients))
+	return float32(expf(-float32(x*x)) * inverse * polynomial(float32(inverse*inverse), erfcP[:]))
 }
 
 var (
@@ -104,8 +101,6 @@ var (
 		1.128358514861418e-1, -3.761262582423300e-1, 1.128379165726710}
 	erfcP = [...]float32{2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1,
 		6.210004621745983e-1, -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1}
-	erfcR = [...]float32{-1.047766399936249e+1, 1.297719955372516e+1, -7.495518717768503, 2.921019019210786,
-		-1.015265279202700, 4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1}
 )
 
 // polynomial returns the sum of coefficients times powers of x, the highest power first.

@@ -34,6 +34,7 @@ func TestVisionNotices(t *testing.T) {
 		{"idefics3", nil, object{"hidden_act": "quick_gelu"}},
 		{"llava", object{"vision_feature_layer": -1}, nil},
 		{"llava", object{"vision_feature_layer": -3}, nil},
+		{"llava", object{"vision_feature_layer": 0}, nil}, // no layer at all
 		{"llava", object{"projector_hidden_act": "gelu_pytorch_tanh"}, nil},
 		{"llava", object{"multimodal_projector_bias": false}, nil},
 		{"llava", nil, object{"hidden_act": "gelu"}},
