@@ -197,7 +197,6 @@ func (s Synthetic) nested(text map[string]any) map[string]any {
 	if s.family().vision != nil && s.Family != gemma3().modelType {
 		text["model_type"] = llama().modelType
 	}
-	delete(text, "architectures")
 	maps.Copy(outer, s.Images)
 	return outer
 }
