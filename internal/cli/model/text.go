@@ -27,8 +27,8 @@ func modelText(r inspect.Report, p term.Palette) string {
 		line("rope", "%s", r.Shape.RoPE)
 	}
 	if v := r.Vision; v != nil {
-		line("vision", "%s: %s, hidden %s, %s, FFN %s; %d × %d pixels in patches of %d make %s", v.Tower, human.Plural(v.Layers, "layer"), human.Commas(v.Hidden),
-			human.Plural(v.Heads, "head"), human.Commas(v.FFN), v.ImageSize, v.ImageSize, v.PatchSize, human.Plural(v.Tokens, "token"))
+		line("vision", "%s: %s, hidden %s, %s, FFN %s; %s of a view of %d pixels in patches of %d", v.Tower, human.Plural(v.Layers, "layer"), human.Commas(v.Hidden),
+			human.Plural(v.Heads, "head"), human.Commas(v.FFN), human.Plural(v.Tokens, "token"), v.ImageSize, v.PatchSize)
 	}
 	if r.Parameters.Total > 0 {
 		line("parameters", "%s: %s", count(r.Parameters.Total), parameterText(r))
