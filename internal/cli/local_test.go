@@ -485,6 +485,14 @@ func TestUpWithAModelThatIsNotHere(t *testing.T) {
 	m.gone()
 }
 
+// The part of a model that reads images has a line and a count of its own.
+func TestInspectVision(t *testing.T) {
+	m := newMachine(t)
+	r := m.run("model", "inspect", modeltest.Generate(t, modeltest.Vision()["llava"]))
+	clitest.Has(t, "stdout", r.stdout,
+		"clip_vision_model: 2 layers, hidden 24, 3 heads, FFN 40; 25 tokens of a view of 70 pixels in patches of 14\n", ", vision 25.6k\n")
+}
+
 // A run that ends before the stores are up leaves no process that no command finds.
 func TestUpIsInterruptedBeforeTheStoresAreUp(t *testing.T) {
 	m := newMachine(t)
