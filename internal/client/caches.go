@@ -22,8 +22,11 @@ type ClearedCache struct {
 // ErrNoCache is returned for a worker that is not up, so that it has no cache to clear.
 var ErrNoCache = errors.New("is not up, and has no cache")
 
-// ClearCaches makes workers forget their prefix caches; without names all that are up. The
-// outcomes are sorted by worker.
+// holdsKV reports whether an instance is of a worker with KV blocks.
+func holdsKV(i cluster.Instance) bool { return cluster.Role(i.Component).HoldsKV() }
+
+// ClearCaches makes workers forget their prefix caches; without names all that are up
+// and have one. The outcomes are sorted by worker.
 func (c *Cluster) ClearCaches(ctx context.Context, v View, names ...string) []ClearedCache {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -31,7 +34,7 @@ func (c *Cluster) ClearCaches(ctx context.Context, v View, names ...string) []Cl
 	out := []ClearedCache{}
 	asked := map[string]bool{}
 	for _, inst := range v.Instances {
-		if inst.Endpoint != cluster.EndpointClearKV || len(names) > 0 && !slices.Contains(names, inst.Worker) {
+		if inst.Endpoint != cluster.EndpointClearKV || !holdsKV(inst) || len(names) > 0 && !slices.Contains(names, inst.Worker) {
 			continue
 		}
 		asked[inst.Worker] = true
@@ -55,8 +58,11 @@ func (c *Cluster) ClearCaches(ctx context.Context, v View, names ...string) []Cl
 	}
 	wg.Wait()
 	for _, name := range names {
-		if !asked[name] {
-			out = append(out, ClearedCache{Worker: name, Error: ErrNoCache.Error()})
+		if why := ErrNoCache.Error(); !asked[name] {
+			if role := v.Worker(name).Role; !role.HoldsKV() {
+				why = fmt.Sprintf("is an %s worker, and has no cache", role)
+			}
+			out = append(out, ClearedCache{Worker: name, Error: why})
 		}
 	}
 	slices.SortFunc(out, func(a, b ClearedCache) int { return cluster.CompareNames(a.Worker, b.Worker) })

@@ -59,8 +59,8 @@ func (a *cachesWatch) caches(workers []cluster.Worker, t *tally, heard bool) *cl
 	}
 	out.Workers = []cluster.KVCache{}
 	for _, w := range workers {
-		if w.InstanceID == 0 {
-			continue // it has no cache at present
+		if w.InstanceID == 0 || !w.Role.HoldsKV() {
+			continue // it has no cache, or none at present
 		}
 		c, ok := known[w.InstanceID]
 		if !ok {

@@ -76,7 +76,7 @@ func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit
 	var sources []string
 	n := 0
 	for _, a := range v.Instances {
-		if a.Endpoint != cluster.EndpointPaths {
+		if a.Endpoint != cluster.EndpointPaths || !holdsKV(a) {
 			continue
 		}
 		sources = append(sources, a.Worker)

@@ -67,8 +67,8 @@ func (q *Queues) List(ctx context.Context, v View) ([]Queue, error) {
 		}
 	}
 	for _, w := range q.c.Workers(ctx, v) {
-		if w.InstanceID == 0 || w.Stats.MaxSeqs == 0 {
-			continue // the worker has no engine at present
+		if w.InstanceID == 0 || w.Stats.MaxSeqs == 0 || !w.Role.HoldsKV() {
+			continue // the worker has no engine, or none at present
 		}
 		e := Queue{Name: w.Name, Kind: QueueEngine, Waiting: w.Stats.Waiting, InWork: w.Stats.Running, Limit: &w.Stats.MaxSeqs}
 		if w.Role == cluster.RoleDecode {

@@ -244,7 +244,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 }
 
 // measure updates busy and speed since the last measurement. Speed counts generated
-// tokens, or computed ones for a prefill worker.
+// tokens, or computed ones for a prefill worker. An encode worker has no tokens.
 func (w *workerTally) measure() {
 	if w.base.UpdatedAt.IsZero() {
 		w.base = w.last
@@ -263,6 +263,9 @@ func (w *workerTally) measure() {
 	// status.
 	busy := min(float64(w.last.Stats.StepNanosTotal-w.base.Stats.StepNanosTotal)/float64(dt), 1)
 	w.speed, w.busy, w.base = &speed, &busy, w.last
+	if !w.last.Role.HoldsKV() {
+		w.speed = nil
+	}
 }
 
 // hits returns the fraction of prompt tokens found in the prefix cache, over the period
@@ -284,15 +287,19 @@ func (t *tally) fillQueue(s *cluster.Snapshot, depth *events.Depth, now time.Tim
 	if depth != nil {
 		q.Prefill, q.PrefillBusy, q.Dead = &depth.Pending, &depth.InWork, &depth.DeadLettered
 	}
-	waiting, remote := 0, 0
+	waiting, remote, engines := 0, 0, 0
 	for _, w := range s.Workers {
+		if !w.Role.HoldsKV() {
+			continue // it has images, not sequences
+		}
+		engines++
 		st := w.Stats
 		waiting += st.Waiting
 		remote += st.RemoteWait
 		q.Preempted += st.PreemptedTotal
 		q.Fallbacks += st.FallbackTotal
 	}
-	if len(s.Workers) > 0 {
+	if engines > 0 {
 		q.Waiting, q.RemoteWait = &waiting, &remote
 	}
 	q.Cancelled, q.Rejected = t.cancelled, t.rejected
