@@ -493,6 +493,9 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		st.State, st.Progress, st.TensorParallel = cluster.StateReady, 1, max(as.Engine.TensorParallel, 1)
 		st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences, MaxSeqs: 8, BlockSize: 64, KVTotal: 4096, KVActive: 17 * w.a.cfg.Sequences}
+		if !as.Role.HoldsKV() {
+			st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences}
+		}
 	})
 	return drt
 }

@@ -54,8 +54,11 @@ func drain() *action {
 			}
 			return ""
 		},
-		effect: func(_ *moment.Moment, order client.Action) string {
+		effect: func(m *moment.Moment, order client.Action) string {
 			text := "New requests go to others from now on, running sequences move to others or finish, then the lease is revoked."
+			if w, _ := m.Worker(order.Worker); w != nil && !w.Role.HoldsKV() {
+				text = "New images go to others from now on, those in work finish, then the lease is revoked."
+			}
 			if order.Deadline > 0 {
 				text += " After " + order.Deadline.String() + " it stays draining and says what is open."
 			}
@@ -88,8 +91,11 @@ func lastOfRole(m *moment.Moment, w *cluster.Worker) string {
 			return ""
 		}
 	}
-	if w.Role == cluster.RolePrefill {
+	switch w.Role {
+	case cluster.RolePrefill:
 		return "the last serving prefill worker: prompts will be computed by decode workers"
+	case cluster.RoleEncode:
+		return "the last serving encode worker: images will fail"
 	}
 	return fmt.Sprintf("the last serving %s worker: requests will wait or fail", cells.OrUnknown(string(w.Role)))
 }

@@ -61,11 +61,16 @@ func (d *dialog) facts(width int) [][]draw.Span {
 	lines := [][]draw.Span{append([]draw.Span{
 		moment.RoleStyle(w.Role).Text(cells.OrUnknown(string(w.Role))), draw.Plain.Text("  " + cells.OrUnknown(d.m.Known.Devices[i]) + "  "),
 	}, d.m.State(w)...)}
-	lines = append(lines, []draw.Span{
+	work := []draw.Span{
 		draw.Dim.Text("running sequences "), draw.Strong.Text(moment.Number(w, w.Stats.Running)),
 		draw.Dim.Text("   waiting "), draw.Strong.Text(moment.Number(w, w.Stats.Waiting)),
 		draw.Dim.Text("   KV coming "), draw.Strong.Text(moment.Number(w, w.Stats.RemoteWait)),
-	})
+	}
+	if !w.Role.HoldsKV() {
+		work = work[:4]
+		work[0].Text = "images in work "
+	}
+	lines = append(lines, work)
 	return d.consequences(lines, w, width)
 }
 

@@ -88,7 +88,7 @@ func (r recallCheck) run(ctx context.Context, workers []cluster.Worker) []judge.
 		case !w.State.Serving():
 		case w.Role == cluster.RolePrefill:
 			prefill = append(prefill, w)
-		default:
+		case w.Role == cluster.RoleDecode:
 			decode = append(decode, w)
 		}
 	}

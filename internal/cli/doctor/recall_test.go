@@ -190,7 +190,9 @@ func TestRecallCheckWithoutAnAnswer(t *testing.T) {
 		}
 	}
 	r := recallCheck{timeout: time.Second, model: "tiny"}
-	if found := r.run(t.Context(), recallWorkers(1, 0)); len(found) != 1 || found[0].Status != judge.Skip {
+	workers := recallWorkers(1, 1)
+	workers[1].Role = cluster.RoleEncode // answers no questions
+	if found := r.run(t.Context(), workers); len(found) != 1 || found[0].Status != judge.Skip || found[0].Found != "no decode worker serves" {
 		t.Errorf("no decode worker: %+v", found)
 	}
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,8 @@ func TestExplainWorkerInEveryState(t *testing.T) {
 		{"warming", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateWarming}, []string{"next: it serves"}},
 		{"ready", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateReady, StartedAt: begin, Generation: 1, InstanceID: 9, Stats: cluster.WorkerStats{KVTotal: 8, KVActive: 2, Running: 1}},
 			[]string{"frontends send it requests", "asked: it still runs generation 1", "load: 1 sequence, 0 waiting, 2 of 8 KV blocks"}},
+		{"encodes", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateReady, Role: cluster.RoleEncode, Generation: 2, InstanceID: 9, Stats: cluster.WorkerStats{Running: 2, Waiting: 1}},
+			[]string{"why: the vision tower is loaded and it turns images of requests into embeddings", "role: encode, on -", "load: 2 in work, 1 waiting\n"}},
 		{"full", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDegraded, Reason: "kv-high", Stats: cluster.WorkerStats{KVTotal: 100, KVActive: 97}},
 			[]string{"why: kv-high: 97 of 100 KV blocks are in use", "some may be preempted"}},
 		{"draining", asked(cluster.DesireDrain, "n2"),
@@ -88,7 +91,7 @@ func TestExplainWorkerInEveryState(t *testing.T) {
 		if tc.asked.Name != "" {
 			v.Assignments["worker-7"] = tc.asked
 		}
-		tc.st.Name, tc.st.Role = "worker-7", cluster.RoleDecode
+		tc.st.Name, tc.st.Role = "worker-7", cmp.Or(tc.st.Role, cluster.RoleDecode)
 		x := explainWorker(v, cluster.Worker{WorkerStatus: tc.st}, clitest.Noon)
 		clitest.Has(t, tc.name, x.text(clitest.Noon), append(tc.want, "worker: worker-7\nstate: "+string(tc.st.State)+"\nwhy: ")...)
 		if x.Why == "" || x.Next == "" {

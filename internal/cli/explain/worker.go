@@ -85,8 +85,11 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 	case cluster.StateReady:
 		x.since(w.StartedAt)
 		x.Why, x.Next = "the model is loaded and frontends send it requests", "it goes on"
-		if w.Role == cluster.RolePrefill {
+		switch w.Role {
+		case cluster.RolePrefill:
 			x.Why = "the model is loaded and it takes prompts that decode workers or frontends give away"
+		case cluster.RoleEncode:
+			x.Why = "the vision tower is loaded and it turns images of requests into embeddings"
 		}
 	case cluster.StateDegraded:
 		x.Why, x.Next = w.Reason, "it goes on serving"
@@ -204,7 +207,11 @@ func (x *Explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	if w.Lease != nil {
 		x.fact("lease", "%s, %s left", w.InstanceID, human.Lease(w.Lease))
 	}
-	if w.InstanceID != 0 && w.Stats.KVTotal > 0 {
+	switch {
+	case !fleet.Measured(w):
+	case !w.Role.HoldsKV():
+		x.fact("load", "%d in work, %d waiting", w.Stats.Running, w.Stats.Waiting)
+	default:
 		x.fact("load", "%s, %d waiting, %d of %d KV blocks", human.Plural(w.Stats.Running, "sequence"), w.Stats.Waiting+w.Stats.RemoteWait, w.Stats.KVUsed(), w.Stats.KVTotal)
 	}
 	if w.Restarts > 0 {

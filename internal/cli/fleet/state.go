@@ -79,6 +79,12 @@ func StartFailure(w cluster.Worker) error {
 	}
 }
 
+// Measured reports whether the figures of a worker are those of a loaded model.
+func Measured(w cluster.Worker) bool {
+	up := w.State.Serving() || w.State == cluster.StateDraining
+	return w.InstanceID != 0 && (w.Stats.KVTotal > 0 || !w.Role.HoldsKV() && up)
+}
+
 // OpenSequences counts a worker's running and waiting sequences.
 func OpenSequences(w cluster.Worker) int {
 	return w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait

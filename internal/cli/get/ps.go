@@ -140,12 +140,14 @@ func workersTable(s *session.Session, v client.View, workers []cluster.Worker, w
 			state = mark + " " + state
 		}
 		seqs, kv := "-", "-"
-		if w.InstanceID != 0 && w.Stats.KVTotal > 0 {
+		if fleet.Measured(w) {
 			seqs = strconv.Itoa(w.Stats.Running)
 			if n := w.Stats.Waiting + w.Stats.RemoteWait; n > 0 {
 				seqs += "+" + strconv.Itoa(n)
 			}
-			kv = fmt.Sprintf("%d/%d", w.Stats.KVUsed(), w.Stats.KVTotal)
+			if w.Stats.KVTotal > 0 {
+				kv = fmt.Sprintf("%d/%d", w.Stats.KVUsed(), w.Stats.KVTotal)
+			}
 		}
 		row := []string{
 			w.Name, string(w.Role), human.OrDash(human.Device(v.Nodes, w.Node, w.Device)), state, seqs, kv, human.OrDash(w.Node),

@@ -66,6 +66,9 @@ func (m *worker) Sections(width int) [][]Section {
 	if w.Drain != nil {
 		left = append(left, m.drainSection(w.Drain))
 	}
+	if !w.Role.HoldsKV() {
+		return stack(width, append(left, m.transferSection(w)), []Section{m.identitySection(w, i), m.totalsSection(w)})
+	}
 	left = append(left, m.transferSection(w), m.routedSection(w))
 	right := []Section{m.kvSection(w), m.identitySection(w, i), m.totalsSection(w), m.kvEventSection(w)}
 	return stack(width, left, right)
@@ -167,11 +170,16 @@ func stamp(m *moment.Moment, t time.Time) string {
 
 func (m *worker) totalsSection(w *cluster.Worker) Section {
 	s := &w.Stats
-	return Section{"since its start", [][]draw.Span{
+	lines := [][]draw.Span{
 		draw.Fact("requests", moment.Number(w, s.RequestsTotal), draw.Plain),
 		draw.Fact("finished", moment.Number(w, s.FinishedTotal), draw.Plain),
 		draw.Fact("cancelled", moment.Number(w, s.CancelledTotal), draw.Plain),
 		draw.Fact("rejected", moment.Number(w, s.RejectedTotal), draw.Plain),
+	}
+	if !w.Role.HoldsKV() { // the rest is of sequences
+		return Section{"since its start", lines}
+	}
+	return Section{"since its start", append(lines,
 		draw.Fact("preempted", moment.Number(w, s.PreemptedTotal), draw.Plain),
 		draw.Fact("evicted", moment.Number(w, s.EvictedTotal)+" blocks", draw.Plain),
 		draw.Fact("prompt", moment.Number(w, s.PromptTokensTotal)+" tokens", draw.Plain),
@@ -179,7 +187,7 @@ func (m *worker) totalsSection(w *cluster.Worker) Section {
 		draw.Fact("computed", moment.Number(w, s.ComputedTotal)+" tokens", draw.Plain),
 		draw.Fact("generated", moment.Number(w, s.GeneratedTotal)+" tokens", draw.Plain),
 		draw.Fact("steps", moment.Number(w, s.StepsTotal), draw.Plain),
-	}}
+	)}
 }
 
 // detailRows bounds the lists of recent things on a detail screen.

@@ -16,6 +16,9 @@ func (m *worker) sequenceSection(w *cluster.Worker) Section {
 		running = append(running, draw.Plain.Text(" of "+cells.Commas(s.MaxSeqs)+"  "))
 		running = append(running, draw.Bar(m.Glyphs, float64(s.Running)/float64(s.MaxSeqs), 16, draw.Good)...)
 	}
+	if !w.Role.HoldsKV() {
+		return Section{"images (" + moment.Sequences(w) + ")", [][]draw.Span{running, draw.Fact("waiting", moment.Number(w, s.Waiting), draw.Plain)}}
+	}
 	lines := [][]draw.Span{
 		running,
 		draw.Fact("waiting", moment.Number(w, s.Waiting)+"   KV coming "+moment.Number(w, s.RemoteWait), draw.Plain),
@@ -31,14 +34,18 @@ func (m *worker) transferSection(w *cluster.Worker) Section {
 	if ms != nil {
 		mean = cells.Millis(ms) + " ms"
 	}
-	title := "KV transfers"
-	if a := m.Activity(w.Name); a != nil && a.Error == "" {
-		title += " (" + cells.Commas(a.TransfersTotal) + ")"
-	}
-	return Section{title, append(m.transferLines(w.Name), [][]draw.Span{
+	title, prefills := "KV transfers", [][]draw.Span{
 		draw.Fact("remote prefill", moment.Number(w, s.RemotePrefillTotal), draw.Plain),
 		draw.Fact("local prefill", moment.Number(w, s.LocalPrefillTotal), draw.Plain),
 		draw.Fact("fallback", moment.Number(w, s.FallbackTotal), draw.Plain),
+	}
+	if !w.Role.HoldsKV() {
+		title, prefills = "transfers", nil
+	}
+	if a := m.Activity(w.Name); a != nil && a.Error == "" {
+		title += " (" + cells.Commas(a.TransfersTotal) + ")"
+	}
+	return Section{title, append(append(m.transferLines(w.Name), prefills...), [][]draw.Span{
 		draw.Fact("transfers", moment.Number(w, s.TransfersTotal), draw.Plain),
 		draw.Fact("moved", moved, draw.Plain),
 		draw.Fact("mean time", mean, draw.Plain),

@@ -102,14 +102,14 @@ func TestPalettesStayApart(t *testing.T) {
 				}
 				return light(t, c.Light.TrueColor)
 			}
-			colors := map[string]linear{"prefill": of(p.prefill), "decode": of(p.decode), "good": of(p.good), "warn": of(p.warn), "bad": of(p.bad), "focus": of(p.focus)}
+			colors := map[string]linear{"prefill": of(p.prefill), "decode": of(p.decode), "encode": of(p.encode), "good": of(p.good), "warn": of(p.warn), "bad": of(p.bad), "focus": of(p.focus)}
 			for name, c := range colors {
 				if r := contrast(c, ground); r < tt.reading {
 					t.Errorf("%s on %s ground: %s has a contrast of %.1f, want %.0f", tt.theme, kind, name, r, tt.reading)
 				}
 			}
 			for _, eye := range tt.eyes {
-				for _, pair := range [][2]string{{"prefill", "decode"}, {"good", "warn"}, {"good", "bad"}, {"warn", "bad"}} {
+				for _, pair := range [][2]string{{"prefill", "decode"}, {"prefill", "encode"}, {"decode", "encode"}, {"good", "warn"}, {"good", "bad"}, {"warn", "bad"}} {
 					if d := apart(colors[pair[0]].seenBy(eye), colors[pair[1]].seenBy(eye)); d < different {
 						t.Errorf("%s on %s ground: %s and %s differ by %.0f for %s eyes, want %d", tt.theme, kind, pair[0], pair[1], d, eye, different)
 					}

@@ -21,6 +21,7 @@ const (
 	Disabled       // what cannot be done now
 	Prefill        // role colors
 	Decode
+	Encode
 	Good
 	Warn
 	Bad
@@ -67,6 +68,7 @@ func NewTheme(r *lipgloss.Renderer, p Palette) *Theme {
 	styles[Disabled] = base().Faint(true)
 	styles[Prefill] = color(p.prefill)
 	styles[Decode] = color(p.decode)
+	styles[Encode] = color(p.encode)
 	styles[Good] = color(p.good)
 	styles[Warn] = color(p.warn).Bold(p.mono || p.plain)
 	styles[Bad] = color(p.bad).Bold(true)

@@ -98,6 +98,8 @@ func RoleStyle(r cluster.Role) draw.Style {
 		return draw.Prefill
 	case cluster.RoleDecode:
 		return draw.Decode
+	case cluster.RoleEncode:
+		return draw.Encode
 	}
 	return draw.Plain
 }
