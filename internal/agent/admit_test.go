@@ -245,6 +245,33 @@ func TestWorkerDeclines(t *testing.T) {
 	})
 }
 
+// An encode worker of a model without a vision tower is not started: it says why on screen,
+// and takes no lease.
+func TestEncodeWorkerIsDeclined(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.opts.Admit = func(as cluster.Assignment, instead string) error {
+		if as.Role != cluster.RoleEncode || instead != "" {
+			t.Errorf("asked about a %s worker in the place of %q", as.Role, instead)
+		}
+		return errors.New("no vision tower")
+	}
+	n.assign(func(a *cluster.Assignment) { a.Role = cluster.RoleEncode })
+	if st := n.reaches(cluster.StateFailed); st.Role != cluster.RoleEncode || st.Reason != "no vision tower" || st.InstanceID != 0 || st.RetryAt.IsZero() || n.loads.count() != 0 {
+		t.Errorf("%+v after %d loads", st, n.loads.count())
+	}
+	n.assign(func(a *cluster.Assignment) { a.Role = cluster.RoleDecode; a.Generation++ })
+	if st := n.reaches(cluster.StateReady); st.Role != cluster.RoleDecode {
+		t.Errorf("%+v", st)
+	}
+
+	// Memory may come.
+	full := &Agent{opts: Options{Admit: func(cluster.Assignment, string) error { return noMemory("none") }}}
+	if err := full.declines(cluster.Assignment{Role: cluster.RoleEncode}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A successor without room says whether there would be in the place of the other.
 func TestFitsAlone(t *testing.T) {
 	t.Parallel()

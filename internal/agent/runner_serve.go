@@ -17,6 +17,9 @@ var errNotNeeded = errors.New("no longer needed")
 // is nil if the worker ended as asked. After a failure the caller runs it again after
 // wait.
 func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int, wait time.Duration) (cluster.Assignment, error) {
+	if err := r.a.declines(as); err != nil {
+		return as, err
+	}
 	wctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var w *worker.Worker

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -14,6 +15,18 @@ func (m *models) withTower(mod *model.Model) (*model.Model, error) {
 		return nil, errors.Join(fmt.Errorf("model %s has no vision tower: only models that see images have encode workers", mod.Dir()), mod.Close())
 	}
 	return mod, nil
+}
+
+// declines returns why an encode worker is not even started: its model has no vision tower,
+// or cannot be read. Memory may come while it starts.
+func (a *Agent) declines(as cluster.Assignment) error {
+	if as.Role.HoldsKV() {
+		return nil
+	}
+	if err := a.admit(as, ""); err != nil && !errors.Is(err, ErrMemory) {
+		return err
+	}
+	return nil
 }
 
 // admitTower is admit for an encode worker, which has no engine whose settings could be
