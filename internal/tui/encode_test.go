@@ -45,6 +45,19 @@ func TestEncodeWorkerInTheList(t *testing.T) {
 	}
 }
 
+// The images of an encode worker are no sequences of its node.
+func TestNodeOfAnEncodeWorker(t *testing.T) {
+	running := 0
+	for _, w := range labSnapshot().Workers {
+		running += w.Stats.Running
+	}
+	m := moment.New(false, noon().Location())
+	m.Take(withEncode())
+	if _, f := m.Node("n1"); f == nil || f.Running != running || f.Workers != 8 {
+		t.Errorf("facts %+v, want %d sequences", f, running)
+	}
+}
+
 // The screen of an encode worker has its images and totals, and nothing of KV, tokens and
 // prefills.
 func TestScreenOfAnEncodeWorker(t *testing.T) {

@@ -30,7 +30,9 @@ func (n *NodeFacts) add(w *cluster.Worker) {
 	if !Measured(w) {
 		return
 	}
-	n.Running += w.Stats.Running
+	if w.Role.HoldsKV() { // images are no sequences
+		n.Running += w.Stats.Running
+	}
 	n.KVUsed += w.Stats.KVUsed()
 	n.KVTotal += max(w.Stats.KVTotal, 0)
 	if w.TokS != nil {

@@ -90,6 +90,7 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"loading", Workers(worker("worker-1", cluster.StateLoading), "dynctl up"), Warn, "worker-1 loading"},
 		{"degraded", Workers(worker("worker-1", cluster.StateDegraded), "dynctl up"), Warn, "1 of 1 worker serve"},
 		{"missing", Workers(client.View{Topology: &cluster.Topology{Decode: 2}}, "dynctl up"), Warn, "0 of 2 workers"},
+		{"missing of all roles", Workers(client.View{Topology: &cluster.Topology{Prefill: 1, Decode: 2, Encode: 3}}, "dynctl up"), Warn, "0 of 6 workers"},
 		{"little memory", Memory(host.Memory{Total: 4 << 30, Available: 512 << 20}), Warn, "512.0 MiB of 4.0 GiB available"},
 		{"no memory", Memory(host.Memory{Total: 4 << 30, Available: 2 << 30, Limit: 1 << 30, LimitLeft: 1 << 20}), Fail, "allows 1.0 GiB, of which 1.0 MiB are left"},
 		{"unknown memory", Memory(host.Memory{}), Skip, "does not report"},
