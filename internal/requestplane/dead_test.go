@@ -41,13 +41,13 @@ func TestTCPDeadConnectionsLeaveNothing(t *testing.T) {
 			}
 			return st.Recv(t.Context(), nil) == nil
 		})
-		p.freeze()
+		p.Freeze()
 		finish <- struct{}{} // the server closes its side of the stream
 		st.Close()           // so does the caller, and neither hears of it
 		until(t, "the handler has returned", func() bool { return s.InFlight("1/finish") == 0 })
-		p.cut()
-		p.thaw()
-		until(t, "the connection is closed", func() bool { return p.open() == 0 })
+		p.Reset()
+		p.Heal()
+		until(t, "the connection is closed", func() bool { return p.Open() == 0 })
 	}
 	die() // what is made once is made now
 	goroutines, heap := runtime.NumGoroutine(), liveHeap()

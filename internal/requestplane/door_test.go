@@ -127,7 +127,7 @@ func TestTCPAnotherSecret(t *testing.T) {
 			t.Fatalf("call = %v", err)
 		}
 	}
-	if n := p.accepted.Load(); n > 2 { // two if the test was stopped for seconds
+	if n := p.Accepted(); n > 2 { // two if the test was stopped for seconds
 		t.Errorf("%d connections for 20 calls", n)
 	}
 	until(t, "both sides have said why", func() bool {

@@ -78,7 +78,7 @@ func TestNetworkSharesOneConnection(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := p.accepted.Load(); n != 1 {
+		if n := p.Accepted(); n != 1 {
 			t.Errorf("%d connections, want 1", n)
 		}
 	})
@@ -91,7 +91,7 @@ func TestNetworkSmallPieces(t *testing.T) {
 		s := n.serve(t, requestplane.ServerConfig{})
 		handle(t, s, "1/echo", echo)
 		p := n.proxy(t, s)
-		p.chunk.Store(1)
+		p.Chunk(1)
 		c := newClient(t, requestplane.ClientConfig{})
 		for _, size := range []int{0, 1, 100, 10_000} {
 			if err := ask(t.Context(), c, p.addr()+"/1/echo", strings.Repeat("x", size)); err != nil {
@@ -112,7 +112,7 @@ func TestNetworkConnectionCut(t *testing.T) {
 		c := newClient(t, requestplane.ClientConfig{})
 		for range 5 {
 			one, two := start(t, c, p.addr()+"/1/hold"), start(t, c, p.addr()+"/1/hold")
-			p.cut()
+			p.Reset()
 			for _, st := range []requestplane.Stream{one, two} {
 				if err := st.Recv(t.Context(), nil); !errors.Is(err, requestplane.ErrIncomplete) {
 					t.Errorf("Recv = %v, want ErrIncomplete", err)
@@ -139,7 +139,7 @@ func TestNetworkHalfOpen(t *testing.T) {
 		p := n.proxy(t, s)
 		c := newClient(t, requestplane.ClientConfig{Liveness: lively})
 		st := start(t, c, p.addr()+"/1/hold")
-		p.freeze()
+		p.Freeze()
 		begin := time.Now()
 		err := st.Recv(t.Context(), nil)
 		if !errors.Is(err, requestplane.ErrIncomplete) || !strings.Contains(err.Error(), "does not answer") {
@@ -149,7 +149,7 @@ func TestNetworkHalfOpen(t *testing.T) {
 			t.Errorf("handler's cause = %v, want ErrClientGone", err)
 		}
 		t.Logf("noticed after %s", time.Since(begin))
-		p.thaw()
+		p.Heal()
 		until(t, "calls work again", func() bool { return ask(t.Context(), c, p.addr()+"/1/echo", "again") == nil })
 	})
 }
@@ -166,7 +166,7 @@ func TestNetworkFrozenPeer(t *testing.T) {
 		if err := ask(t.Context(), c, p.addr()+"/1/echo", "x"); err != nil {
 			t.Fatal(err)
 		}
-		p.freeze()
+		p.Freeze()
 		body := strings.Repeat("x", 200_000)
 		var wg sync.WaitGroup
 		for range 100 { // 20 MB are more than the sockets take
@@ -223,14 +223,14 @@ func TestNetworkIdleConnection(t *testing.T) {
 		handle(t, s, "1/hold", h.handle)
 		p := n.proxy(t, s)
 		c := newClient(t, requestplane.ClientConfig{IdleTimeout: 50 * time.Millisecond})
-		for want := int64(1); want <= 2; want++ {
+		for want := 1; want <= 2; want++ {
 			if err := ask(t.Context(), c, p.addr()+"/1/echo", "x"); err != nil {
 				t.Fatal(err)
 			}
-			if n := p.accepted.Load(); n != want {
+			if n := p.Accepted(); n != want {
 				t.Errorf("%d connections, want %d", n, want)
 			}
-			until(t, "the idle connection is closed", func() bool { return p.open() == 0 })
+			until(t, "the idle connection is closed", func() bool { return p.Open() == 0 })
 		}
 		st := start(t, c, p.addr()+"/1/hold") // a silent stream is not idle
 		// A connection that was made later and is idle is closed meanwhile.
@@ -238,12 +238,12 @@ func TestNetworkIdleConnection(t *testing.T) {
 		if err := ask(t.Context(), c, other.addr()+"/1/echo", "x"); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the other connection is closed", func() bool { return other.accepted.Load() == 1 && other.open() == 0 })
-		if p.open() != 1 {
+		until(t, "the other connection is closed", func() bool { return other.Accepted() == 1 && other.Open() == 0 })
+		if p.Open() != 1 {
 			t.Error("a connection in use was closed")
 		}
 		st.Close()
-		until(t, "the idle connection is closed", func() bool { return p.open() == 0 })
+		until(t, "the idle connection is closed", func() bool { return p.Open() == 0 })
 	})
 }
 

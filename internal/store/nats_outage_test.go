@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dynctl/dynctl/internal/natsconn"
+	"github.com/dynctl/dynctl/internal/proxytest"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
@@ -45,8 +46,8 @@ func TestNATSAwayWhileHistoryIsPurged(t *testing.T) {
 	at := &site{nats: true, access: open}
 	server := at.start(t, t.TempDir())
 	direct := at.open(t, server.addr)
-	p := startProxy(t, server.addr)
-	away := at.open(t, p.addr())
+	p := proxytest.New(t, server.addr)
+	away := at.open(t, p.Addr())
 	for _, key := range []string{"p/changed", "p/deleted", "p/kept"} {
 		if _, err := direct.Put(t.Context(), key, []byte("before")); err != nil {
 			t.Fatal(err)
@@ -59,7 +60,7 @@ func TestNATSAwayWhileHistoryIsPurged(t *testing.T) {
 	state := map[string]string{}
 	storetest.Follow(t, w, state, "it is there", func() bool { return len(state) == 3 })
 
-	p.set(true, false)
+	p.Cut()
 	storetest.Eventually(t, "the watch is stale", func() bool { since, _, _ := w.Stale(); return !since.IsZero() })
 	if err := direct.Delete(t.Context(), "p/deleted"); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestNATSAwayWhileHistoryIsPurged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.set(false, false)
+	p.Heal()
 	resynced := false
 	for !resynced {
 		ev := storetest.Next(t, w)
@@ -100,8 +101,8 @@ func TestNATSHistoryIsReplacedByALongerOne(t *testing.T) {
 	t.Parallel()
 	at := &site{nats: true, access: open}
 	server := at.start(t, t.TempDir())
-	p := startProxy(t, server.addr)
-	away := at.open(t, p.addr())
+	p := proxytest.New(t, server.addr)
+	away := at.open(t, p.Addr())
 	if _, err := away.Put(t.Context(), "p/old", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestNATSHistoryIsReplacedByALongerOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Next(t, w)
-	p.set(true, false)
+	p.Cut()
 	server.stop(t)(t, t.TempDir())
 	direct := at.open(t, server.addr)
 	for i := range 20 {
@@ -118,7 +119,7 @@ func TestNATSHistoryIsReplacedByALongerOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.set(false, false)
+	p.Heal()
 	if ev := storetest.Next(t, w); ev.Type != store.Resync || len(ev.All) != 1 || ev.All[0].Key != "p/new" {
 		t.Errorf("got %+v, want a resync with the new key only", ev)
 	}
@@ -154,13 +155,13 @@ func TestNATSSlowConnection(t *testing.T) {
 	t.Parallel()
 	at := &site{nats: true, access: open}
 	server := at.start(t, t.TempDir())
-	p := startProxy(t, server.addr)
-	p.slow(20 * time.Millisecond)
+	p := proxytest.New(t, server.addr)
+	p.Delay(20 * time.Millisecond)
 	first := at.open(t, server.addr)
 	if _, err := first.Put(t.Context(), "p/counter", []byte("0")); err != nil {
 		t.Fatal(err)
 	}
-	far := at.open(t, p.addr())
+	far := at.open(t, p.Addr())
 	keeper, err := far.KeepLease(t.Context(), 2*storetest.TTL, storetest.Discard)
 	if err != nil {
 		t.Fatal(err)

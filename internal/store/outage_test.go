@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/proxytest"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
@@ -117,14 +118,14 @@ func TestEtcdWatchSurvivesCompaction(t *testing.T) { everySite(t, watchSurvivesC
 func watchSurvivesCompaction(t *testing.T, at *site) {
 	server := at.start(t, t.TempDir())
 	direct := at.etcd(t, server.addr)
-	p := startProxy(t, server.addr)
-	w, err := at.open(t, p.addr()).Watch(t.Context(), "p/")
+	p := proxytest.New(t, server.addr)
+	w, err := at.open(t, p.Addr()).Watch(t.Context(), "p/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	storetest.Next(t, w)
 
-	p.set(true, false)
+	p.Cut()
 	var rev store.Revision
 	for i := range 20 {
 		if rev, err = direct.Put(t.Context(), "p/k", fmt.Append(nil, i)); err != nil {
@@ -134,7 +135,7 @@ func watchSurvivesCompaction(t *testing.T, at *site) {
 	if _, err := direct.Client().Compact(t.Context(), int64(rev)); err != nil {
 		t.Fatal(err)
 	}
-	p.set(false, false)
+	p.Heal()
 	state := map[string]string{}
 	storetest.Follow(t, w, state, "the state after the cut", func() bool { return state["p/k"] == "19" })
 	if _, err := direct.Put(t.Context(), "p/k", []byte("after")); err != nil {
@@ -150,15 +151,15 @@ func TestSilentConnection(t *testing.T) { everyStore(t, silentConnection) }
 func silentConnection(t *testing.T, at *site) {
 	server := at.start(t, t.TempDir())
 	direct := at.open(t, server.addr)
-	p := startProxy(t, server.addr)
-	s := at.open(t, p.addr())
+	p := proxytest.New(t, server.addr)
+	s := at.open(t, p.Addr())
 	w, err := s.Watch(t.Context(), "p/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	storetest.Next(t, w)
 
-	p.set(false, true)
+	p.Freeze()
 	if _, err := direct.Put(t.Context(), "p/k", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func silentConnection(t *testing.T, at *site) {
 	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("get: got %v, want both %v and %v", err, store.ErrUnavailable, context.DeadlineExceeded)
 	}
-	p.set(false, false)
+	p.Heal()
 	state := map[string]string{}
 	storetest.Follow(t, w, state, "what was missed", func() bool { return state["p/k"] == "1" })
 	storetest.Eventually(t, "the watch is current", func() bool { since, _, _ := w.Stale(); return since.IsZero() })

@@ -1,12 +1,15 @@
 package tcp
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/proxytest"
 )
 
 // slowPair is an initiator that reaches its target through a proxy.
@@ -14,16 +17,25 @@ type slowPair struct {
 	a, b   *nixl.Agent
 	la, lb *nixl.Region
 	ma, mb []byte
-	proxy  *proxy
+	proxy  *proxytest.Proxy
+}
+
+// through replaces Options.dial: connections go by way of the proxy.
+func through(p *proxytest.Proxy) func(ctx context.Context, addr string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		p.Target(addr)
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", p.Addr())
+	}
 }
 
 func newSlowPair(t *testing.T, size int, silence time.Duration) *slowPair {
-	p := &slowPair{proxy: newProxy(t)}
+	p := &slowPair{proxy: proxytest.New(t, "")}
 	env := func(o Options) nixltest.Env {
 		o.SilenceTimeout = silence
 		return nixltest.Env{Name: Name, Transports: func() []nixl.Transport { return []nixl.Transport{New(o)} }}
 	}
-	p.a = env(Options{dial: p.proxy.dial, SocketBuffer: 64 << 10}).Agent(t, "a")
+	p.a = env(Options{dial: through(p.proxy), SocketBuffer: 64 << 10}).Agent(t, "a")
 	p.b = env(Options{SocketBuffer: 64 << 10}).Agent(t, "b")
 	p.la, p.ma = nixltest.Region(t, p.a, size)
 	p.lb, p.mb = nixltest.Region(t, p.b, size)
@@ -48,11 +60,11 @@ func (p *slowPair) ticket(t *testing.T, op nixl.Op) nixl.TicketID {
 func TestRevokeSlowWrite(t *testing.T) {
 	const size = 4 << 20
 	p := newSlowPair(t, size, 0)
-	p.proxy.throttle(256) // 256 KB/s per connection: 8 s
+	p.proxy.Bandwidth(256 << 10) // 256 KB/s per connection: 8 s
 	id := p.ticket(t, nixl.Write)
 	x := p.transfer(t, nixl.Write, id)
 	x.Post()
-	nixltest.Poll(t, "the write is on its way", func() bool { return p.proxy.count() > 200<<10 })
+	nixltest.Poll(t, "the write is on its way", func() bool { return p.proxy.Sent() > 200<<10 })
 	start := time.Now()
 	if err := p.b.RevokeTicket(nixltest.Context(t), id); err != nil {
 		t.Fatal(err)
@@ -70,9 +82,9 @@ func TestRevokeSlowWrite(t *testing.T) {
 	if written == 0 || written > size/2 {
 		t.Errorf("%d bytes were written before the revoke", written)
 	}
-	before := p.proxy.count()
-	nixltest.Poll(t, "more of the write arrives", func() bool { return p.proxy.count() > before+100<<10 })
-	p.proxy.throttle(0)
+	before := p.proxy.Sent()
+	nixltest.Poll(t, "more of the write arrives", func() bool { return p.proxy.Sent() > before+100<<10 })
+	p.proxy.Bandwidth(0)
 	nixltest.WantStatus(t, nixltest.End(t, x), nixl.ErrNotAllowed)
 	if s := p.b.Stats(); s.InBytes == 0 || s.InBytes > size/2 {
 		t.Errorf("bytes counted = %d", s.InBytes)
@@ -103,12 +115,12 @@ func TestRevokeSlowRead(t *testing.T) {
 			nixltest.Fill(p.mb, 2)
 			nixltest.WantStatus(t, p.a.Notify(nixltest.Context(t), "b", nil), nixl.Success) // connected
 			nixltest.Next(t, p.b)
-			p.proxy.throttle(128)
+			p.proxy.Bandwidth(128 << 10)
 			id := p.ticket(t, nixl.Read)
 			x := p.transfer(t, nixl.Read, id)
 			x.Post()
 			nixltest.Poll(t, "the read is on its way", func() bool { in, _ := p.b.InFlight(); return in > 0 })
-			p.proxy.pause()
+			p.proxy.Freeze()
 			start := time.Now()
 			if err := p.b.RevokeTicket(nixltest.Context(t), id); err != nil {
 				t.Fatal(err)
@@ -116,8 +128,8 @@ func TestRevokeSlowRead(t *testing.T) {
 			if took := time.Since(start); took > 500*time.Millisecond {
 				t.Errorf("RevokeTicket took %s", took)
 			}
-			p.proxy.throttle(0)
-			p.proxy.resume()
+			p.proxy.Bandwidth(0)
+			p.proxy.Heal()
 			nixltest.WantStatus(t, nixltest.End(t, x), nixl.ErrNotAllowed)
 			nixltest.WantStatus(t, nixltest.Do(t, p.transfer(t, nixl.Read, p.ticket(t, nixl.Read))), nixl.Success)
 			nixltest.Same(t, p.ma, p.mb)
@@ -132,7 +144,7 @@ func TestReleaseSlow(t *testing.T) {
 	for _, op := range []nixl.Op{nixl.Write, nixl.Read} {
 		t.Run(op.String(), func(t *testing.T) {
 			p := newSlowPair(t, size, 10*time.Second)
-			p.proxy.throttle(256)
+			p.proxy.Bandwidth(256 << 10)
 			id := p.ticket(t, op)
 			x := p.transfer(t, op, id)
 			x.Post()
@@ -140,7 +152,7 @@ func TestReleaseSlow(t *testing.T) {
 			if st := x.Release(); st != nixl.InProgress && st != nixl.ErrCanceled {
 				t.Errorf("Release() = %s", st)
 			}
-			p.proxy.throttle(0)
+			p.proxy.Bandwidth(0)
 			nixltest.WantStatus(t, nixltest.End(t, x), nixl.ErrCanceled)
 			nixltest.Fill(p.ma, 3)
 			if op == nixl.Write {
@@ -150,7 +162,7 @@ func TestReleaseSlow(t *testing.T) {
 				}
 				p.b.Tickets()
 			}
-			p.proxy.throttle(0)
+			p.proxy.Bandwidth(0)
 			y := p.transfer(t, op, id)
 			nixltest.WantStatus(t, nixltest.Do(t, y), nixl.Success)
 			nixltest.SameAt(t, p.b, p.mb, p.ma)
@@ -164,14 +176,14 @@ func TestReleaseSlow(t *testing.T) {
 // end, both agents learn it, and the peer can be loaded again.
 func TestCut(t *testing.T) {
 	p := newSlowPair(t, 2<<20, 0)
-	p.proxy.throttle(256)
+	p.proxy.Bandwidth(256 << 10)
 	wt, rt := p.ticket(t, nixl.Write), p.ticket(t, nixl.Read)
 	w, r := p.transfer(t, nixl.Write, wt), p.transfer(t, nixl.Read, rt)
 	w.Post()
 	r.Post()
-	nixltest.Poll(t, "the write is on its way", func() bool { return p.proxy.count() > 50<<10 })
+	nixltest.Poll(t, "the write is on its way", func() bool { return p.proxy.Sent() > 50<<10 })
 	start := time.Now()
-	p.proxy.cut()
+	p.proxy.ResetOldest()
 	nixltest.WantStatus(t, nixltest.End(t, w), nixl.ErrRemoteDisconnect)
 	if err := nixltest.End(t, r); err != nil {
 		nixltest.WantStatus(t, err, nixl.ErrRemoteDisconnect)
@@ -190,7 +202,7 @@ func TestCut(t *testing.T) {
 		}
 	}
 	nixltest.Poll(t, "accesses end", func() bool { in, _ := p.b.InFlight(); return in == 0 })
-	p.proxy.throttle(0)
+	p.proxy.Bandwidth(0)
 	nixltest.Load(t, p.a, p.b)
 	nixltest.WantStatus(t, nixltest.Do(t, p.transfer(t, nixl.Write, wt)), nixl.Success)
 	nixltest.SameAt(t, p.b, p.mb, p.ma)
@@ -201,13 +213,13 @@ func TestCut(t *testing.T) {
 func TestSilence(t *testing.T) {
 	const silence = 600 * time.Millisecond
 	p := newSlowPair(t, 2<<20, silence)
-	p.proxy.throttle(256)
+	p.proxy.Bandwidth(256 << 10)
 	x := p.transfer(t, nixl.Write, p.ticket(t, nixl.Write))
 	y := p.transfer(t, nixl.Write, p.ticket(t, nixl.Write))
 	x.Post()
 	y.Post()
-	nixltest.Poll(t, "the write is on its way", func() bool { return p.proxy.count() > 50<<10 })
-	p.proxy.pause()
+	nixltest.Poll(t, "the write is on its way", func() bool { return p.proxy.Sent() > 50<<10 })
+	p.proxy.Freeze()
 	start := time.Now()
 	y.Release()
 	nixltest.WantStatus(t, nixltest.End(t, x), nixl.ErrRemoteDisconnect)

@@ -21,6 +21,7 @@ import (
 	"github.com/dynctl/dynctl/internal/handshake/handshaketest"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/proxytest"
 )
 
 // authority signs certificates for tests.
@@ -177,9 +178,9 @@ func TestCorruptedByte(t *testing.T) {
 	} {
 		for _, op := range []nixl.Op{nixl.Write, nixl.Read} {
 			t.Run(name+"/"+op.String(), func(t *testing.T) {
-				p := newProxy(t)
+				p := proxytest.New(t, "")
 				o := c.o
-				o.dial, o.Conns = p.dial, 1
+				o.dial, o.Conns = through(p), 1
 				target := c.o
 				target.Checksums = false // one side is enough
 				a, b := options(o).Agent(t, "a"), options(target).Agent(t, "b")
@@ -192,9 +193,7 @@ func TestCorruptedByte(t *testing.T) {
 					t.Fatal(err)
 				}
 				nixltest.Next(t, b)
-				p.mu.Lock()
-				p.flip = 600 << 10 // in the first chunk, behind what was said before
-				p.mu.Unlock()
+				p.Flip(600 << 10) // in the first chunk, behind what was said before
 				x := nixltest.New(t, a, op, []nixl.Desc{la.Desc(0, size)}, []nixl.Desc{lb.Desc(0, size)}, "b",
 					nixl.TransferOpts{Ticket: nixltest.Ticket(t, b, op, lb.Desc(0, size)), HasNotify: true})
 				err := nixltest.Do(t, x)
@@ -227,16 +226,14 @@ func TestCorruptedByte(t *testing.T) {
 
 // TestCorruptedNotification changes a byte of a message.
 func TestCorruptedNotification(t *testing.T) {
-	p := newProxy(t)
-	a, b := options(Options{dial: p.dial, Conns: 1}).Agent(t, "a"), options(Options{Checksums: true}).Agent(t, "b")
+	p := proxytest.New(t, "")
+	a, b := options(Options{dial: through(p), Conns: 1}).Agent(t, "a"), options(Options{Checksums: true}).Agent(t, "b")
 	nixltest.Load(t, a, b)
 	if err := a.Notify(nixltest.Context(t), "b", nil); err != nil { // connected
 		t.Fatal(err)
 	}
 	nixltest.Next(t, b)
-	p.mu.Lock()
-	p.flip = p.passed + 20<<10 // pings may come before it
-	p.mu.Unlock()
+	p.Flip(p.Sent() + 20<<10) // pings may come before it
 	msg := make([]byte, 60<<10)
 	nixltest.WantStatus(t, a.Notify(nixltest.Context(t), "b", msg), nixl.ErrMismatch)
 	if n := b.Stats().Refused[nixl.RefusedChecksum]; n != 1 {
