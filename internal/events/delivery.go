@@ -48,10 +48,12 @@ func (d *Delivery) settle(f func() error) error {
 	return err
 }
 
-// Ack reports that the work is done and waits for the server's confirmation. While the
-// server is unreachable it keeps trying until ctx ends, at most 10 s. Then it fails with
-// ErrUnavailable, and the message will be delivered again. For work that finishes during
-// shutdown, pass a context that lives longer than the handler's.
+// Ack reports that the work is done and waits for the server's confirmation, until ctx ends,
+// at most 10 s. Then it fails with ErrUnavailable. The queue remembers the message: it does
+// not hand it out here again, and takes it off the server when that is reached, as long as
+// the queue's connection is open. Another process may get it before. The error says so if too
+// many messages are remembered already. For work that finishes during shutdown, pass a
+// context that lives longer than the handler's.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(func() error { return d.op.ack(ctx) })
 }

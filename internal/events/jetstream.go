@@ -44,6 +44,7 @@ type JetStreamQueue struct {
 	subject string // of the messages
 	dead    string // stream of the dead letters
 	durable string // name of the consumer
+	keeps   bool   // messages stay in the stream when they are acknowledged: it is a journal
 	// setup makes what does not exist. It returns when the stream was made.
 	setup func(context.Context) (born time.Time, err error)
 
@@ -56,6 +57,8 @@ type JetStreamQueue struct {
 	sent   sentIDs                 // of the stream that was made at born
 	inWork map[messageKey]handling // messages that this value's handlers work on, or finished lately
 	done   []messageKey            // those finished lately, oldest first
+	// leaving are the messages that must leave the server; while there are some, escort runs.
+	leaving []*departure
 }
 
 var _ WorkQueue = (*JetStreamQueue)(nil)
@@ -208,24 +211,18 @@ func (q *JetStreamQueue) Depth(ctx context.Context) (Depth, error) {
 func (q *JetStreamQueue) Remove(ctx context.Context, id string) error {
 	q.mu.Lock()
 	seq, ok := q.sent.take(id)
+	born := q.born
 	q.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	return q.request(ctx, "remove from", func(ctx context.Context) error {
-		s := q.work.Load()
-		if s == nil {
-			found, err := q.js.Stream(ctx, q.stream)
-			if err != nil {
-				return err
-			}
-			s = &found
-			q.work.Store(s)
-		}
-		err := (*s).DeleteMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-			return nil // it was acknowledged meanwhile
-		}
-		return err
-	})
+	leave := func(ctx context.Context) error { return q.remove(ctx, id, seq, born) }
+	err := q.request(ctx, "remove from", leave)
+	if err == nil {
+		return nil
+	}
+	if _, full := q.depart(id, leave); full != nil {
+		return fmt.Errorf("%w; %w", err, full)
+	}
+	return err
 }

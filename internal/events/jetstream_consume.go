@@ -173,40 +173,64 @@ type jetMessage struct {
 	key     messageKey
 	id      string
 	attempt int
+
+	// finished is set when an acknowledgement has failed: the message is not given back any
+	// more. leaving is then its place among those that must leave, if there was room.
+	finished bool
+	leaving  *departure
 }
 
 var _ deliveryOps = (*jetMessage)(nil)
 
-// ack waits for the server's confirmation. It survives reconnects.
+// ack waits for the server's confirmation. A message that cannot be acknowledged now is
+// remembered, and leaves the queue when the server is reached again: its consumer's memory of
+// deliveries, which an acknowledgement needs, may be gone by then, and the time for it over.
 func (m *jetMessage) ack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ackLimit)
 	defer cancel()
-	for {
+	if m.leaving == nil {
 		try, cancelTry := context.WithTimeout(ctx, ackTry)
 		err := m.q.bus.call(try, func() error { return m.respond(try, "+ACK") })
 		cancelTry()
-		switch {
-		case errors.Is(err, errStreamsReplaced):
-			return nil // the message has gone with its stream
-		case err == nil:
-			m.q.acknowledged(m.key)
+		m.q.acknowledged(m.key)
+		if err == nil || errors.Is(err, errStreamsReplaced) { // the message has gone with its stream
 			return nil
 		}
-		select {
-		case <-time.After(firstRetry):
-		case <-ctx.Done():
+		m.finished = true
+		if m.leaving, err = m.q.depart(m.id, m.leave); err != nil {
 			return fmt.Errorf("acknowledge %s: %w: %w", m.id, ErrUnavailable, err)
 		}
 	}
+	select {
+	case <-m.leaving.gone:
+		return nil
+	case <-m.q.bus.gone:
+		return fmt.Errorf("acknowledge %s: %w: %w", m.id, ErrUnavailable, ErrClosed)
+	case <-ctx.Done():
+		return fmt.Errorf("acknowledge %s: %w: it leaves the queue when the server is back: %w", m.id, ErrUnavailable, context.Cause(ctx))
+	}
 }
 
-// stored fails if the server may have lost the message. The server knows a message by its
-// number alone, which another one has if the stream was made again.
-func (m *jetMessage) stored(ctx context.Context) error {
-	if err := m.q.ensure(ctx); err != nil {
+// leave takes a message whose work is done out of the queue. Those of a journal stay in
+// their stream: there the group's place goes on.
+func (m *jetMessage) leave(ctx context.Context) error {
+	if !m.q.keeps {
+		return m.q.remove(ctx, m.msg.Header.Get(nats.MsgIdHdr), m.key.seq, m.of.born)
+	}
+	err := m.respond(ctx, "+ACK")
+	if errors.Is(err, errStreamsReplaced) {
+		return nil
+	}
+	return err
+}
+
+// still fails if the stream is another one than that which was made at born. The server
+// knows a message by its number alone, which another one has if the stream was made again.
+func (q *JetStreamQueue) still(ctx context.Context, born time.Time) error {
+	if err := q.ensure(ctx); err != nil {
 		return err
 	}
-	if there := m.q.ready.Load(); there == nil || !there.born.Equal(m.of.born) {
+	if there := q.ready.Load(); there == nil || !there.born.Equal(born) {
 		return errStreamsReplaced
 	}
 	return nil
@@ -214,7 +238,7 @@ func (m *jetMessage) stored(ctx context.Context) error {
 
 // respond sends the decision about the message and waits for the server's confirmation.
 func (m *jetMessage) respond(ctx context.Context, decision string) error {
-	if err := m.stored(ctx); err != nil {
+	if err := m.q.still(ctx, m.of.born); err != nil {
 		return err
 	}
 	_, err := m.q.bus.nc.RequestWithContext(ctx, m.msg.Reply, []byte(decision))
@@ -222,11 +246,14 @@ func (m *jetMessage) respond(ctx context.Context, decision string) error {
 }
 
 func (m *jetMessage) nak(delay time.Duration) error {
+	if m.finished {
+		return nil
+	}
 	if m.attempt >= m.q.cfg.MaxDeliver {
 		return m.term(fmt.Sprintf("given back in attempt %d of %d", m.attempt, m.q.cfg.MaxDeliver))
 	}
 	return m.short("give back", func(ctx context.Context) error {
-		if err := m.stored(ctx); err != nil {
+		if err := m.q.still(ctx, m.of.born); err != nil {
 			return err
 		}
 		return m.msg.Respond(fmt.Appendf(nil, `-NAK {"delay": %d}`, delay.Nanoseconds()))
@@ -236,6 +263,9 @@ func (m *jetMessage) nak(delay time.Duration) error {
 // term stores the dead letter before it deletes the message. An interruption between the
 // two can repeat the dead letter, but its id makes the server ignore the second.
 func (m *jetMessage) term(reason string) error {
+	if m.finished {
+		return nil
+	}
 	return m.short("dead-letter", func(ctx context.Context) error {
 		letter := nats.NewMsg(m.q.dead + ".queue")
 		letter.Data = m.msg.Data

@@ -349,7 +349,7 @@ func (j *JetStreamJournal) Group(name string, from Start) (Group, error) {
 	}
 	q := &JetStreamQueue{
 		bus: j.bus, js: j.js, cfg: j.cfg.group(), log: j.log.With("group", name),
-		stream: j.stream, subject: j.subject, dead: j.stream + "-dead", durable: name, inWork: make(map[messageKey]handling),
+		stream: j.stream, subject: j.subject, dead: j.stream + "-dead", durable: name, keeps: true, inWork: make(map[messageKey]handling),
 	}
 	q.setup = func(ctx context.Context) (time.Time, error) {
 		s, err := j.make(ctx)

@@ -41,7 +41,8 @@ type WorkQueue interface {
 
 	// Remove takes a message that this value has enqueued out of the queue. A worker that
 	// already has the message is not told, but the message is not delivered again. An
-	// unknown id is not an error.
+	// unknown id is not an error. If it fails with ErrUnavailable, the message leaves the queue
+	// when the server is back.
 	Remove(ctx context.Context, id string) error
 }
 

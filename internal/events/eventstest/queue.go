@@ -53,6 +53,7 @@ func RunQueue(t *testing.T, ackWait time.Duration, newQueue MakeQueue) {
 		{"Term", testTerm},
 		{"TooManyAttempts", testTooManyAttempts},
 		{"DecideOnce", testDecideOnce},
+		{"FinishedTooLate", testFinishedTooLate},
 		{"Remove", testRemove},
 		{"RemoveInWork", testRemoveInWork},
 		{"ConsumeEnds", testConsumeEnds},

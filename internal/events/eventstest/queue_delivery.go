@@ -189,6 +189,37 @@ func testDecideOnce(t *testing.T, e env) {
 	wantDepth(t, q, events.Depth{})
 }
 
+// What was finished is not done again, even if its worker had no time to wait for the
+// acknowledgement.
+func testFinishedTooLate(t *testing.T, e env) {
+	join := e.queue(t, e.config())
+	q := join()
+	var runs atomic.Int64
+	for range 2 {
+		consume(t, join(), 1, func(ctx context.Context, d *events.Delivery) {
+			runs.Add(1)
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := d.Ack(ended); err != nil && !errors.Is(err, events.ErrUnavailable) {
+				t.Errorf("Ack = %v, want ErrUnavailable", err)
+			}
+			if err := d.Term("too late"); err != nil { // the first decision counts
+				t.Errorf("Term = %v", err)
+			}
+		})
+	}
+	const n = 5
+	for i := range n {
+		enqueue(t, q, fmt.Sprint(i))
+	}
+	patience.Until(t, "all are handled", func() bool { return runs.Load() >= n })
+	wantDepth(t, q, events.Depth{})
+	start(t, q, 1).idle(t, 50*time.Millisecond)
+	if runs.Load() != n {
+		t.Errorf("handled %d messages, want %d", runs.Load(), n)
+	}
+}
+
 func testRemove(t *testing.T, e env) {
 	q := e.queue(t, e.config())()
 	enqueue(t, q, "a", "b", "c")
