@@ -39,8 +39,9 @@ type Reply struct {
 
 // QueueReply is the depth of the prefill queue, or the error in its place.
 type QueueReply struct {
-	Depth events.Depth
-	Err   error
+	Depth    events.Depth
+	LastDead *events.DeadLetter // the newest dead letter; nil if there is none
+	Err      error
 }
 
 // Clock compares another clock with this one. Offset is how far the other one is ahead.
@@ -92,9 +93,11 @@ func (c *Cluster) probeNATS(ctx context.Context) (*Reply, *QueueReply) {
 		return &r, &QueueReply{Err: errors.New("NATS does not answer")}
 	}
 	var q QueueReply
-	var queue events.WorkQueue
+	var queue *events.JetStreamQueue
 	if queue, q.Err = bus.WorkQueue(c.Namespace, events.QueueConfig{}); q.Err == nil {
-		q.Depth, q.Err = queue.Depth(ctx)
+		if q.Depth, q.Err = queue.Depth(ctx); q.Err == nil && q.Depth.DeadLettered > 0 {
+			q.LastDead, q.Err = queue.LastDead(ctx)
+		}
 	}
 	return &r, &q
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -295,6 +296,46 @@ func TestQueuePeek(t *testing.T) {
 	patience.Until(t, "the server is missed", func() bool { return !b.Connected() })
 	if _, err := q.Peek(t.Context(), 9); !errors.Is(err, events.ErrUnavailable) {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// A dead letter says which message it was, why it was given up, and after how many attempts.
+func TestQueueDeadLetter(t *testing.T) {
+	s := startNATS(t, t.TempDir(), anyPort)
+	q := queue(t, connect(t, s.url), "dead", events.QueueConfig{MaxDeliver: 2})
+	last := func() *events.DeadLetter {
+		var d *events.DeadLetter
+		patience.Until(t, "the queue answers", func() (ok bool) {
+			var err error
+			d, err = q.LastDead(t.Context())
+			return err == nil
+		})
+		return d
+	}
+	if d := last(); d != nil {
+		t.Errorf("an empty queue has a dead letter: %+v", d)
+	}
+	run(t, q, 1, func(_ context.Context, d *events.Delivery) {
+		if d.ID == "digest" {
+			_ = d.Term("model digest differs")
+			return
+		}
+		_ = d.Nak(0)
+	})
+	for _, want := range []events.DeadLetter{
+		{ID: "digest", Reason: "model digest differs", Attempts: 1, Body: []byte("one")},
+		{ID: "poison", Reason: "given back in attempt 2 of 2", Attempts: 2, Body: []byte("two")},
+	} {
+		patience.Until(t, "enqueued", func() bool { return q.Enqueue(t.Context(), want.ID, want.Body) == nil })
+		var got *events.DeadLetter
+		patience.Until(t, "it is dead", func() bool { got = last(); return got != nil && got.ID == want.ID })
+		if age := time.Since(got.At); age > patience.Soon {
+			t.Errorf("%s is %v old", got.ID, age)
+		}
+		got.At = time.Time{}
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("dead letter %+v, want %+v", *got, want)
+		}
 	}
 }
 

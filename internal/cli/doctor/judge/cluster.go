@@ -70,6 +70,9 @@ func PrefillQueue(q *client.QueueReply) Finding {
 	text := fmt.Sprintf("JetStream works; %d waiting, %d in work, %s", d.Pending, d.InWork, human.Plural(d.DeadLettered, "dead letter"))
 	f := good("%s", text)
 	if d.DeadLettered > 0 {
+		if last := q.LastDead; last != nil {
+			text += fmt.Sprintf(", the newest of request %s after %s: %s", last.ID, human.Plural(last.Attempts, "attempt"), last.Reason)
+		}
 		f = poor("dynctl logs of the prefill workers say why they gave up", "%s", text)
 	}
 	return f.With("waiting", d.Pending).With("in_work", d.InWork).With("dead_letters", d.DeadLettered)

@@ -49,6 +49,7 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"no queue", PrefillQueue(nil), Skip, "no event plane"},
 		{"queue", PrefillQueue(&client.QueueReply{Err: errors.New("no JetStream")}), Fail, "JetStream: no JetStream"},
 		{"dead letters", PrefillQueue(&client.QueueReply{Depth: events.Depth{Pending: 1, InWork: 2, DeadLettered: 3}}), Warn, "1 waiting, 2 in work, 3 dead letters"},
+		{"last dead letter", PrefillQueue(&client.QueueReply{Depth: events.Depth{DeadLettered: 1}, LastDead: &events.DeadLetter{ID: "r7", Attempts: 5, Reason: "digest differs"}}), Warn, "1 dead letter, the newest of request r7 after 5 attempts: digest differs"},
 		{"no leader", Controller(client.View{Nodes: []cluster.Node{{}}}, "", nil), Fail, "no node leads"},
 		{"no nodes", Nodes(client.View{}, "v9", "dynctl up"), Fail, "none is up"},
 		{"versions", Nodes(client.View{Nodes: []cluster.Node{{Name: "a", Version: "v1"}, {Name: "b", Version: "v2"}, {Name: "c", Version: "v1"}}}, "v9", "dynctl up"), Warn, "several versions: v1 on a, c; v2 on b"},
