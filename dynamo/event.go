@@ -58,6 +58,10 @@ type Subscription struct{ s events.Subscription }
 // show.
 func (s *Subscription) Missed() uint64 { return s.s.Gaps() }
 
+// Dropped returns the number of messages that did not reach the function because it was too
+// slow.
+func (s *Subscription) Dropped() uint64 { return s.s.Dropped() }
+
 // Close ends the subscription. The function is not called any more when it returns, so the
 // function must not call it.
 func (s *Subscription) Close() error { return s.s.Close() }

@@ -41,6 +41,14 @@ type Bus interface {
 	// While the server is unreachable it stays in place and resumes by itself.
 	Subscribe(ctx context.Context, pattern string, h func(Event)) (Subscription, error)
 
+	// PublishBytes hands bytes to the outbox, as Publish does, without an envelope: for
+	// programs that exchange formats of their own. Nobody can tell whether one was lost.
+	PublishBytes(ctx context.Context, subject string, data []byte) error
+
+	// SubscribeBytes calls h for each message on a matching subject, whatever its format, as
+	// Subscribe does for events. The subscription knows of no gaps: its Gaps are 0.
+	SubscribeBytes(ctx context.Context, pattern string, h func(Message)) (Subscription, error)
+
 	// Journal returns the journal of a subject. It does not wait for the server, which makes
 	// the journal when it is first used.
 	Journal(subject string, cfg JournalConfig) (Journal, error)
@@ -85,6 +93,12 @@ type Event struct {
 	Missed      uint64
 	PublishedAt time.Time // publisher's clock, milliseconds
 	Payload     []byte    // msgpack; belongs to the handler
+}
+
+// Message is what was received on a subject, as it was sent.
+type Message struct {
+	Subject string
+	Data    []byte // must not be changed: other subscriptions of the process may have it, too
 }
 
 // Decode decodes the payload into v, a pointer, which is zeroed first.

@@ -156,8 +156,13 @@ func (j joinedJournal) Read(ctx context.Context, from Start, h func(Record) erro
 		if at := max(next, j.first); at-j.first < uint64(len(j.events)) {
 			k := j.events[at-j.first]
 			r = &Record{Offset: at, StoredAt: k.at, Lost: at - next}
-			r.Event, _ = decodeEnvelope(j.subject, slices.Clone(k.data)) // was encoded here
 			next = at + 1
+			var err error
+			if r.Event, err = decodeEnvelope(j.subject, slices.Clone(k.data)); err != nil {
+				j.bus.malformed.Add(1)
+				j.mu.Unlock()
+				continue
+			}
 		}
 		changed := j.changed
 		j.mu.Unlock()

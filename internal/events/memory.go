@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -48,20 +49,31 @@ func (m *Memory) Join() *Memory {
 // Publish implements [Bus]. There is no outbox: events go straight to the subscribers'
 // queues.
 func (m *Memory) Publish(ctx context.Context, subject string, v any) error {
-	if err := checkSubject(subject); err != nil {
-		return err
-	}
 	payload, err := protocol.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("publish on %s: %w", subject, err)
+	}
+	return m.publish(subject, func() []byte {
+		id, seq := m.numbers.take(subject)
+		return encodeEnvelope(id, seq, time.Now(), topicOf(subject), payload)
+	})
+}
+
+// PublishBytes implements [Bus].
+func (m *Memory) PublishBytes(ctx context.Context, subject string, data []byte) error {
+	return m.publish(subject, func() []byte { return bytes.Clone(data) })
+}
+
+func (m *Memory) publish(subject string, encode func() []byte) error {
+	if err := checkSubject(subject); err != nil {
+		return err
 	}
 	m.mu.Lock() // sequence numbers and deliveries must have the same order
 	defer m.mu.Unlock()
 	if m.closed {
 		return fmt.Errorf("publish on %s: %w", subject, ErrClosed)
 	}
-	id, seq := m.numbers.take(subject)
-	m.wire.deliver(message{subject, encodeEnvelope(id, seq, time.Now(), topicOf(subject), payload)})
+	m.wire.deliver(message{subject, encode()})
 	m.published.Add(1)
 	return nil
 }
@@ -85,6 +97,15 @@ func (w *memoryWire) deliverLocked(msg message) {
 
 // Subscribe implements [Bus].
 func (m *Memory) Subscribe(ctx context.Context, pattern string, h func(Event)) (Subscription, error) {
+	return m.subscribe(ctx, pattern, newSubscriber(h, &m.malformed, &m.received))
+}
+
+// SubscribeBytes implements [Bus].
+func (m *Memory) SubscribeBytes(ctx context.Context, pattern string, h func(Message)) (Subscription, error) {
+	return m.subscribe(ctx, pattern, newRawSubscriber(h, &m.received))
+}
+
+func (m *Memory) subscribe(ctx context.Context, pattern string, s *subscriber) (Subscription, error) {
 	if err := checkPattern(pattern); err != nil {
 		return nil, err
 	}
@@ -93,7 +114,6 @@ func (m *Memory) Subscribe(ctx context.Context, pattern string, h func(Event)) (
 	if m.closed {
 		return nil, fmt.Errorf("subscribe to %s: %w", pattern, ErrClosed)
 	}
-	s := newSubscriber(h, &m.malformed, &m.received)
 	s.leave = func() {
 		m.wire.mu.Lock()
 		delete(m.wire.subs, s)

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 const (
 	pingTimeout = 2 * time.Second // for Ping without a deadline
 	closeFlush  = time.Second     // for the outbox at Close
+	maxEnvelope = 256             // bytes around an event's payload
 )
 
 // NATS is the [Bus] over a NATS server. Make one with [NewNATS].
@@ -98,24 +100,37 @@ func NewNATS(cfg Config, log *slog.Logger) (*NATS, error) {
 
 // Publish implements [Bus].
 func (n *NATS) Publish(ctx context.Context, subject string, v any) error {
-	if err := checkSubject(subject); err != nil {
-		return err
-	}
 	payload, err := protocol.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("publish on %s: %w", subject, err)
 	}
-	if limit := n.maxPayload.Load(); limit > 0 && int64(len(payload))+256 > limit {
-		return fmt.Errorf("publish on %s: %d bytes, limit %d: %w", subject, len(payload), limit, ErrTooLarge)
+	return n.publish(subject, len(payload)+maxEnvelope, func() []byte {
+		// A dropped event keeps its number, so that subscribers notice the loss.
+		id, seq := n.numbers.take(subject)
+		return encodeEnvelope(id, seq, time.Now(), topicOf(subject), payload)
+	})
+}
+
+// PublishBytes implements [Bus].
+func (n *NATS) PublishBytes(ctx context.Context, subject string, data []byte) error {
+	return n.publish(subject, len(data), func() []byte { return bytes.Clone(data) })
+}
+
+// publish puts a message of at most size bytes into the outbox. encode is called in the
+// order of the messages.
+func (n *NATS) publish(subject string, size int, encode func() []byte) error {
+	if err := checkSubject(subject); err != nil {
+		return err
+	}
+	if limit := n.maxPayload.Load(); limit > 0 && int64(size) > limit {
+		return fmt.Errorf("publish on %s: %d bytes, limit %d: %w", subject, size, limit, ErrTooLarge)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return fmt.Errorf("publish on %s: %w", subject, ErrClosed)
 	}
-	// A dropped event keeps its number, so that subscribers notice the loss.
-	id, seq := n.numbers.take(subject)
-	m := message{subject, encodeEnvelope(id, seq, time.Now(), topicOf(subject), payload)}
+	m := message{subject, encode()}
 	if n.queued+int64(len(m.data)) <= maxOutboxBytes {
 		select {
 		case n.outbox <- m:
@@ -171,10 +186,18 @@ func (n *NATS) sendOne(m message) {
 
 // Subscribe implements [Bus].
 func (n *NATS) Subscribe(ctx context.Context, pattern string, h func(Event)) (Subscription, error) {
+	return n.subscribe(ctx, pattern, newSubscriber(h, &n.malformed, &n.received))
+}
+
+// SubscribeBytes implements [Bus].
+func (n *NATS) SubscribeBytes(ctx context.Context, pattern string, h func(Message)) (Subscription, error) {
+	return n.subscribe(ctx, pattern, newRawSubscriber(h, &n.received))
+}
+
+func (n *NATS) subscribe(ctx context.Context, pattern string, s *subscriber) (Subscription, error) {
 	if err := checkPattern(pattern); err != nil {
 		return nil, err
 	}
-	s := newSubscriber(h, &n.malformed, &n.received)
 	ns, err := n.nc.Subscribe(pattern, func(m *nats.Msg) { s.offer(message{m.Subject, m.Data}) })
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		err = ErrClosed

@@ -19,10 +19,9 @@ type message struct {
 // subscriber is the part of a subscription that all buses share: a bounded queue, and the
 // goroutine that passes its events to the handler.
 type subscriber struct {
-	handler   func(Event)
-	queue     chan message
-	malformed *atomic.Uint64 // of the bus
-	received  *atomic.Uint64 // of the bus
+	take     func(message) // runs the handler
+	queue    chan message
+	received *atomic.Uint64 // of the bus
 
 	gaps    atomic.Uint64
 	dropped atomic.Uint64
@@ -36,15 +35,37 @@ type subscriber struct {
 
 var _ Subscription = (*subscriber)(nil)
 
+// newSubscriber returns a subscriber whose handler gets events.
 func newSubscriber(h func(Event), malformed, received *atomic.Uint64) *subscriber {
-	return &subscriber{
-		handler:   h,
-		queue:     make(chan message, maxQueued),
-		malformed: malformed,
-		received:  received,
-		stop:      make(chan struct{}),
-		done:      make(chan struct{}),
+	s := newRawSubscriber(nil, received)
+	seen := make(gapCounter)
+	s.take = func(m message) {
+		e, err := decodeEnvelope(m.subject, m.data)
+		if err != nil {
+			malformed.Add(1)
+			return
+		}
+		e.Missed = seen.missed(e.PublisherID, e.Sequence, time.Now())
+		s.gaps.Add(e.Missed)
+		s.received.Add(1)
+		h(e)
 	}
+	return s
+}
+
+// newRawSubscriber returns a subscriber whose handler gets messages as they came.
+func newRawSubscriber(h func(Message), received *atomic.Uint64) *subscriber {
+	s := &subscriber{
+		queue:    make(chan message, maxQueued),
+		received: received,
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	s.take = func(m message) {
+		s.received.Add(1)
+		h(Message{Subject: m.subject, Data: m.data})
+	}
+	return s
 }
 
 // start starts a goroutine that calls the handler until Close or the end of ctx. The
@@ -65,7 +86,6 @@ func (s *subscriber) offer(m message) {
 
 func (s *subscriber) run() {
 	defer close(s.done)
-	seen := make(gapCounter)
 	for {
 		select {
 		case m := <-s.queue:
@@ -74,23 +94,11 @@ func (s *subscriber) run() {
 				return
 			default:
 			}
-			s.handle(m, seen)
+			s.take(m)
 		case <-s.stop:
 			return
 		}
 	}
-}
-
-func (s *subscriber) handle(m message, seen gapCounter) {
-	e, err := decodeEnvelope(m.subject, m.data)
-	if err != nil {
-		s.malformed.Add(1)
-		return
-	}
-	e.Missed = seen.missed(e.PublisherID, e.Sequence, time.Now())
-	s.gaps.Add(e.Missed)
-	s.received.Add(1)
-	s.handler(e)
 }
 
 // shut ends the subscription without waiting for the handler.

@@ -35,6 +35,9 @@ func RunBus(t *testing.T, newBus MakeBus) {
 		{"ContextEndsSubscription", testContextEndsSubscription},
 		{"BusClose", testBusClose},
 		{"BadPayload", testBadPayload},
+		{"Bytes", testBytes},
+		{"BytesSlowHandler", testBytesSlowHandler},
+		{"BytesInJournal", testBytesInJournal},
 		{"ZeroValues", testZeroValues},
 		{"Status", testStatus},
 		{"ManyPublishers", testManyPublishers},
@@ -192,10 +195,16 @@ func testBadSubjects(t *testing.T, join func() events.Bus) {
 		if err := b.Publish(t.Context(), s, 1); !errors.Is(err, events.ErrSubject) {
 			t.Errorf("Publish(%q) = %v, want ErrSubject", s, err)
 		}
+		if err := b.PublishBytes(t.Context(), s, nil); !errors.Is(err, events.ErrSubject) {
+			t.Errorf("PublishBytes(%q) = %v, want ErrSubject", s, err)
+		}
 	}
 	for _, s := range []string{"", "a..b", "a.>.b", "a b", "a*", "a.b>"} {
 		if _, err := b.Subscribe(t.Context(), s, func(events.Event) {}); !errors.Is(err, events.ErrSubject) {
 			t.Errorf("Subscribe(%q) = %v, want ErrSubject", s, err)
+		}
+		if _, err := b.SubscribeBytes(t.Context(), s, func(events.Message) {}); !errors.Is(err, events.ErrSubject) {
+			t.Errorf("SubscribeBytes(%q) = %v, want ErrSubject", s, err)
 		}
 	}
 }
