@@ -117,7 +117,7 @@ func (q *JetStreamQueue) request(ctx context.Context, what string, f func(contex
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s %s: %w", what, q.stream, context.Cause(ctx))
-	case errors.Is(err, ErrFull), errors.Is(err, ErrTooLarge), errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrFull), errors.Is(err, ErrTooLarge), errors.Is(err, ErrClosed), taken(err):
 		return fmt.Errorf("%s %s: %w", what, q.stream, err)
 	}
 	return fmt.Errorf("%s %s: %w: %w", what, q.stream, ErrUnavailable, err)

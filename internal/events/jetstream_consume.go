@@ -20,11 +20,13 @@ const (
 
 // Consume implements [WorkQueue].
 func (q *JetStreamQueue) Consume(ctx context.Context, concurrency int, h func(context.Context, *Delivery)) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	var slots sync.WaitGroup
 	for range concurrency - 1 {
-		slots.Go(func() { q.slot(ctx, h) })
+		slots.Go(func() { q.slot(ctx, h, end) })
 	}
-	q.slot(ctx, h)
+	q.slot(ctx, h, end)
 	slots.Wait()
 	if ctx.Err() == nil {
 		return fmt.Errorf("consume %s: %w", q.stream, ErrClosed)
@@ -32,14 +34,24 @@ func (q *JetStreamQueue) Consume(ctx context.Context, concurrency int, h func(co
 	return context.Cause(ctx)
 }
 
-// slot handles one message after the other until ctx ends. Each slot has its own request
-// at the server, so that no message waits behind a busy handler.
-func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Delivery)) {
+// taken reports whether err says that something else has a name that is needed: waiting does
+// not help.
+func taken(err error) bool {
+	return errors.Is(err, ErrJournalTaken) || errors.Is(err, ErrGroupTaken)
+}
+
+// slot handles one message after the other until ctx ends, or it ends it. Each slot has its
+// own request at the server, so that no message waits behind a busy handler.
+func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Delivery), end context.CancelCauseFunc) {
 	pause := firstRetry
 	for q.bus.waitOnline(ctx.Done()) {
 		start := time.Now()
 		err := q.pull(ctx, h)
 		if ctx.Err() != nil {
+			return
+		}
+		if taken(err) {
+			end(fmt.Errorf("consume %s: %w", q.stream, err))
 			return
 		}
 		if missing(err) || errors.Is(err, errSilent) {

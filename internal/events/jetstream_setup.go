@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -99,10 +101,14 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) (born time.Time, err e
 
 // makeDead makes the stream of the dead letters.
 func (q *JetStreamQueue) makeDead(ctx context.Context) error {
+	subjects := []string{q.dead + ".*"}
+	if there, err := q.js.Stream(ctx, q.dead); err == nil && !slices.Equal(there.CachedInfo().Config.Subjects, subjects) {
+		return fmt.Errorf("stream %s, for dead letters, keeps %s: %w", q.dead, strings.Join(there.CachedInfo().Config.Subjects, ", "), ErrJournalTaken)
+	}
 	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:        q.dead,
 		Description: "messages that were given up, with reasons",
-		Subjects:    []string{q.dead + ".*"},
+		Subjects:    subjects,
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardOld,
 		MaxMsgs:     int64(q.cfg.MaxDead),

@@ -12,6 +12,10 @@ import (
 // do not tell dots, dashes and underscores apart, nor capitals from small letters.
 var ErrJournalTaken = errors.New("another journal has its name")
 
+// ErrGroupTaken is returned when a consumer of another kind has the name of a group: one that
+// another program made, which does not hand each event to one until it is acknowledged.
+var ErrGroupTaken = errors.New("another consumer has its name")
+
 // Journal keeps the events of one subject, for those who come later or must not miss any. It
 // numbers them by offsets, from 1 on. What is appended also reaches the subscriptions of its
 // subject, and what is published there is kept too, if the server is reached. All methods
@@ -40,7 +44,9 @@ type Journal interface {
 // Group is one consumer group of a journal.
 type Group interface {
 	// Consume is as that of a [WorkQueue]. The body of a delivery is an event, which
-	// [DecodeRecord] decodes, and its ID that of Append, or the offset. Events that are given up become dead letters, as in a work queue.
+	// [DecodeRecord] decodes, and its ID that of Append, or the offset. Events that are given
+	// up become dead letters, as in a work queue. It ends with ErrGroupTaken or
+	// ErrJournalTaken when something else has a name that it needs, now or later.
 	Consume(ctx context.Context, concurrency int, h func(ctx context.Context, d *Delivery)) error
 	// Depth counts the events that the group has not acknowledged. Events that the journal
 	// no longer keeps do not count.

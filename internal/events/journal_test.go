@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/events/eventstest"
@@ -190,4 +193,121 @@ func TestJournalNames(t *testing.T) {
 	if st, err := one.State(t.Context()); err != nil || st.Events != 1 || st.First != 3 {
 		t.Errorf("%+v %v", st, err)
 	}
+}
+
+// A group whose name, or that of its stream of dead letters, is something else on the server
+// says so, and leaves that as it is; also when it comes while the group works.
+func TestGroupTaken(t *testing.T) {
+	s := startNATS(t, t.TempDir(), anyPort)
+	b := connect(t, s.url)
+	js, err := jetstream.New(natsConn(t, s.url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal := func(subject string) events.Journal {
+		j, err := b.Journal(subject, events.JournalConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		patience.Until(t, "the journal is there", func() bool { _, err := j.Append(t.Context(), "", 1); return err == nil })
+		return j
+	}
+	consume := func(t *testing.T, j events.Journal) <-chan error {
+		g, err := j.Group("g", events.Start{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
+		t.Cleanup(cancel)
+		go func() {
+			ended <- g.Consume(ctx, 3, func(ctx context.Context, d *events.Delivery) { _ = d.Ack(ctx) })
+		}()
+		return ended
+	}
+	for i, c := range []struct {
+		name string
+		cfg  jetstream.ConsumerConfig
+		says string
+	}{
+		{"acks none", jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, "acknowledges with policy AckNone"},
+		{"acks all", jetstream.ConsumerConfig{AckPolicy: jetstream.AckAllPolicy}, "acknowledges with policy AckAll"},
+		{"gives up", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3}, "gives up after 3 deliveries"},
+		{"as a group", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			subject := fmt.Sprint("taken.", i)
+			j := journal(subject)
+			c.cfg.Durable = "g"
+			if _, err := js.CreateConsumer(t.Context(), events.JournalName(subject), c.cfg); err != nil {
+				t.Fatal(err)
+			}
+			if c.says == "" { // it is such as a group makes
+				g, err := j.Group("g", events.Start{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := g.Depth(t.Context()); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err := <-consume(t, j); !errors.Is(err, events.ErrGroupTaken) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("Consume = %v", err)
+			}
+			g, err := j.Group("g", events.Start{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.Depth(t.Context()); !errors.Is(err, events.ErrGroupTaken) {
+				t.Errorf("Depth = %v", err)
+			}
+			if err := g.Forget(t.Context()); !errors.Is(err, events.ErrGroupTaken) {
+				t.Errorf("Forget = %v", err)
+			}
+			if there, err := js.Consumer(t.Context(), events.JournalName(subject), "g"); err != nil || there.CachedInfo().Config.AckPolicy != c.cfg.AckPolicy {
+				t.Errorf("the other consumer: %v", err)
+			}
+		})
+	}
+	t.Run("pushes", func(t *testing.T) {
+		j := journal("taken.push")
+		if _, err := js.CreatePushConsumer(t.Context(), events.JournalName("taken.push"), jetstream.ConsumerConfig{Durable: "g", DeliverSubject: "elsewhere", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-consume(t, j); !errors.Is(err, events.ErrGroupTaken) {
+			t.Errorf("Consume = %v", err)
+		}
+	})
+	t.Run("dead letters", func(t *testing.T) {
+		j := journal("taken.dead")
+		name := events.JournalName("taken.dead") + "-dead"
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"somebody.else"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-consume(t, j); !errors.Is(err, events.ErrJournalTaken) || !strings.Contains(err.Error(), "somebody.else") {
+			t.Errorf("Consume = %v", err)
+		}
+		if there, err := js.Stream(t.Context(), name); err != nil || there.CachedInfo().Config.Subjects[0] != "somebody.else" {
+			t.Errorf("the other stream: %v", err)
+		}
+	})
+	t.Run("later", func(t *testing.T) {
+		j := journal("taken.later")
+		ended := consume(t, j)
+		g, err := j.Group("g", events.Start{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		patience.Until(t, "the group works", func() bool { d, err := g.Depth(t.Context()); return err == nil && d == events.Depth{} })
+		stream := events.JournalName("taken.later")
+		patience.Until(t, "another consumer has its name", func() bool {
+			_ = js.DeleteConsumer(t.Context(), stream, "g")
+			_, err := js.CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{Durable: "g", AckPolicy: jetstream.AckNonePolicy})
+			return err == nil
+		})
+		if err := <-ended; !errors.Is(err, events.ErrGroupTaken) {
+			t.Errorf("Consume = %v", err)
+		}
+	})
 }
