@@ -14,7 +14,7 @@ const (
 	maxRead = 32 << 10
 	// maxAhead bounds the reads under way in one direction while bytes are delayed.
 	maxAhead = 256
-	// slice is the time in which a limited connection passes one read on.
+	// slice is the time in which a limited connection passes one write on.
 	slice = 5 * time.Millisecond
 )
 
@@ -74,11 +74,11 @@ func (l *link) direction(from, to *net.TCPConn, passed *atomic.Int64) {
 	defer writer.Wait()
 	defer close(under)
 	for {
-		l.p.mu.Lock()
-		limit, delay := l.p.perSlice(), l.p.delay
-		l.p.mu.Unlock()
-		buf := make([]byte, limit)
+		buf := make([]byte, maxRead)
 		n, err := from.Read(buf)
+		l.p.mu.Lock()
+		delay := l.p.delay
+		l.p.mu.Unlock()
 		waiting.Add(1)
 		under <- piece{buf[:n], err, time.Now().Add(delay)}
 		if err != nil {
@@ -90,12 +90,19 @@ func (l *link) direction(from, to *net.TCPConn, passed *atomic.Int64) {
 	}
 }
 
-// perSlice returns the bytes that one direction may pass in a slice of time.
-func (p *Proxy) perSlice() int {
-	if p.rate == 0 {
-		return maxRead
+// pace returns how many bytes one direction may pass at once, and how long it then rests.
+func (p *Proxy) pace(left int) (bytes int, rest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bytes = left
+	if p.chunk > 0 {
+		bytes = min(bytes, p.chunk)
 	}
-	return max(1, min(maxRead, int(int64(p.rate)*int64(slice)/int64(time.Second))))
+	if p.rate > 0 {
+		bytes = max(1, min(bytes, int(int64(p.rate)*int64(slice)/int64(time.Second))))
+		rest = time.Duration(bytes) * time.Second / time.Duration(p.rate)
+	}
+	return bytes, rest
 }
 
 // pass waits until a piece may arrive, and writes it. It returns false when the link is broken.
@@ -114,22 +121,17 @@ func (l *link) pass(to *net.TCPConn, p piece, passed *atomic.Int64) bool {
 		}
 	}
 	l.p.mu.Lock()
-	rate, chunk := l.p.rate, l.p.chunk
 	if at := l.p.flip - 1 - passed.Load(); at >= 0 && at < int64(len(p.data)) {
 		p.data[at] ^= 0x10
 	}
-	passed.Add(int64(len(p.data)))
 	l.p.mu.Unlock()
-	if chunk == 0 {
-		chunk = maxRead
-	}
-	for part := range slices.Chunk(p.data, chunk) {
-		if _, err := to.Write(part); err != nil {
+	for len(p.data) > 0 {
+		n, rest := l.p.pace(len(p.data))
+		passed.Add(int64(n))
+		if _, err := to.Write(p.data[:n]); err != nil || !l.wait(rest) {
 			return false
 		}
-	}
-	if rate > 0 && !l.wait(time.Duration(len(p.data))*time.Second/time.Duration(rate)) {
-		return false
+		p.data = p.data[n:]
 	}
 	switch {
 	case errors.Is(p.err, io.EOF):
