@@ -123,7 +123,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 	p.mu.Unlock()
 	defer p.stopWaiting()
 
-	lost := p.bus.lost()
+	lost := p.bus.Offline()
 	silence := time.NewTimer(2 * pullHeartbeat)
 	defer silence.Stop()
 	if err := p.ask(); err != nil {

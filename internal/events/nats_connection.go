@@ -93,14 +93,6 @@ func (n *NATS) waitOnline(done <-chan struct{}) bool {
 	}
 }
 
-// lost returns a channel that is closed when the current connection breaks, or at once if
-// there is none.
-func (n *NATS) lost() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.offline
-}
-
 // call runs a request to the server on its own goroutine, because the library may block
 // on a full socket longer than ctx allows.
 func (n *NATS) call(ctx context.Context, f func() error) error {
