@@ -19,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/natspipe"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -144,22 +145,23 @@ func (r *Runtime) connect(ctx context.Context, cfg config.Dynamod, addrs []strin
 		}
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
+	var nc *events.NATS
 	if cfg.NATS.URL != "" {
 		bus, err := dial.NATS(cfg.NATS.NATSClient, "", o.name, id, o.log)
 		if err != nil {
 			return err
 		}
 		r.back.Push("close the NATS connection", func(context.Context) error { return bus.Close() })
-		plumb.Bus = bus
+		plumb.Bus, nc = bus, bus
 	}
-	if err := r.openPlane(cfg, handshake.NewKey(secret.Key(requestplane.KeyPurpose)), &plumb); err != nil {
+	if err := r.openPlane(cfg, handshake.NewKey(secret.Key(requestplane.KeyPurpose)), nc, &plumb); err != nil {
 		return err
 	}
 	return r.begin(limited, plumb)
 }
 
-// openPlane listens for requests.
-func (r *Runtime) openPlane(cfg config.Dynamod, key handshake.Key, plumb *runtime.Config) error {
+// openPlane listens for requests. nc may be nil.
+func (r *Runtime) openPlane(cfg config.Dynamod, key handshake.Key, nc *events.NATS, plumb *runtime.Config) error {
 	var secure *tls.Config
 	if cfg.RequestPlane.TLS {
 		var err error
@@ -172,26 +174,53 @@ func (r *Runtime) openPlane(cfg config.Dynamod, key handshake.Key, plumb *runtim
 	if ip := net.ParseIP(host); listen == config.DefaultAnyListen && host != "localhost" && host != "" && (ip == nil || !ip.IsLoopback()) {
 		listen = ":0" // others reach it at the advertised host
 	}
-	srv, err := requestplane.Listen(cfg.RequestPlane.Mode == config.PlaneHTTP, requestplane.ServerConfig{Addr: listen, Key: key, TLS: secure, Log: plumb.Log})
+	pipes, err := r.openPipes(cfg, nc, plumb.Log)
+	if err != nil {
+		return err
+	}
+	srv, err := requestplane.Listen(cluster.Plane(cfg.RequestPlane.Mode), requestplane.ServerConfig{Addr: listen, Pipes: pipes, Key: key, TLS: secure, Log: plumb.Log})
 	if err != nil {
 		return err
 	}
 	r.back.Push("stop the request plane", func(context.Context) error { return srv.Close() })
-	hostport, http := cluster.SplitPlane(srv.Addr())
-	bound, port, err := net.SplitHostPort(hostport)
-	if err != nil {
-		return err
+	at, plane := cluster.SplitPlane(srv.Addr())
+	if plane != cluster.PlaneNATS {
+		bound, port, err := net.SplitHostPort(at)
+		if err != nil {
+			return err
+		}
+		if ip := net.ParseIP(bound); host != "" && ip != nil && ip.IsUnspecified() {
+			bound = host
+		}
+		at = net.JoinHostPort(bound, port)
 	}
-	if ip := net.ParseIP(bound); host != "" && ip != nil && ip.IsUnspecified() {
-		bound = host
-	}
-	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: plumb.Log})
+	client := requestplane.NewClient(requestplane.ClientConfig{
+		Key: key, TLS: secure, Log: plumb.Log,
+		Pipes: func() (*natspipe.Hub, error) {
+			if pipes == nil {
+				return nil, errNoNATS
+			}
+			return pipes, nil
+		},
+	})
 	r.back.Push("close the request plane's connections", func(context.Context) error { return client.Close() })
-	plumb.Server, plumb.Client, plumb.AdvertiseAddr = srv, client, net.JoinHostPort(bound, port)
-	if http {
-		plumb.AdvertiseAddr = cluster.HTTPPlane(plumb.AdvertiseAddr)
-	}
+	plumb.Server, plumb.Client, plumb.AdvertiseAddr = srv, client, plane.Server(at)
 	return nil
+}
+
+var errNoNATS = errors.New("requests over NATS need a NATS server: set NATS_SERVER")
+
+// openPipes returns pipes over a connection to NATS, if there is one.
+func (r *Runtime) openPipes(cfg config.Dynamod, nc *events.NATS, log *slog.Logger) (*natspipe.Hub, error) {
+	switch {
+	case nc != nil:
+		pipes := natspipe.New(nc, natspipe.Config{Log: log})
+		r.back.Push("close the pipes over NATS", func(context.Context) error { return pipes.Close() })
+		return pipes, nil
+	case cfg.RequestPlane.Mode == config.PlaneNATS:
+		return nil, errNoNATS
+	}
+	return nil, nil
 }
 
 // begin takes a lease.

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/natspipe"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
@@ -27,24 +28,29 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 			return fmt.Errorf("start the request plane: %w", err)
 		}
 	}
+	pipes := natspipe.New(a.stores.nc, natspipe.Config{Log: a.log})
+	back.Push("close the pipes over NATS", func(context.Context) error { return pipes.Close() })
 	var srv requestplane.Server
 	listen := a.listenAt(a.cfg.RequestPlane.Listen, config.DefaultAnyListen, requestPlanePort)
 	err := a.onFixedPort("request plane", listen, a.cfg.RequestPlane.Listen, func(addr string) (err error) {
-		srv, err = requestplane.Listen(a.cfg.RequestPlane.Mode == config.PlaneHTTP, requestplane.ServerConfig{Addr: addr, Key: key, TLS: secure, Log: a.log})
+		srv, err = requestplane.Listen(cluster.Plane(a.cfg.RequestPlane.Mode), requestplane.ServerConfig{Addr: addr, Pipes: pipes, Key: key, TLS: secure, Log: a.log})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
-	hostport, http := cluster.SplitPlane(srv.Addr())
-	advertised := a.advertise(hostport)
-	if http {
-		advertised = cluster.HTTPPlane(advertised)
+	at, plane := cluster.SplitPlane(srv.Addr())
+	if plane != cluster.PlaneNATS {
+		at = a.advertise(at)
 	}
+	advertised := plane.Server(at)
 	near := requestplane.NewMemory() // connects workers of this node without sockets
 	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
 	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })
-	a.client = near.Over(requestplane.NewClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: a.log}))
+	a.client = near.Over(requestplane.NewClient(requestplane.ClientConfig{
+		Key: key, TLS: secure, Log: a.log,
+		Pipes: func() (*natspipe.Hub, error) { return pipes, nil },
+	}))
 	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
 	a.plumb = runtime.Config{
 		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,

@@ -26,6 +26,7 @@ type stores struct {
 	credentials *embedded.Credentials // of the servers in this process
 
 	store store.Store
+	nc    *events.NATS // bus, for pipes of the request plane
 	bus   events.Bus
 	queue events.WorkQueue
 }
@@ -151,7 +152,7 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 		return err
 	}
 	back.Push("close the NATS connection", func(context.Context) error { return bus.Close() })
-	s.bus = bus
+	s.nc, s.bus = bus, bus
 	s.queue, err = bus.WorkQueue(a.cfg.Namespace, events.QueueConfig{})
 	if err != nil {
 		return fmt.Errorf("open the prefill queue: %w", err)

@@ -45,6 +45,7 @@ type Cluster struct {
 	addrs []string // of the store
 	nats  string
 	plane requestplane.Client
+	pipes pipes
 }
 
 // Connect connects to the stores of a cluster, at the configured endpoints or those of
@@ -87,7 +88,7 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	if noSecret == nil {
 		key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
 	}
-	c.plane = requestplane.NewClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Log: log})
+	c.plane = requestplane.NewClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Pipes: c.openPipes, Log: log})
 	return c, nil
 }
 
@@ -131,7 +132,9 @@ func Secret(cfg config.Dynctl) (credentials.Secret, error) {
 }
 
 // Close ends the connections.
-func (c *Cluster) Close() error { return errors.Join(c.plane.Close(), c.store.Close()) }
+func (c *Cluster) Close() error {
+	return errors.Join(c.plane.Close(), c.pipes.close(), c.store.Close())
+}
 
 // Bus connects to the cluster's event plane. It returns nil when none is configured. The
 // caller closes it.

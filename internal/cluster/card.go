@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 )
@@ -62,23 +63,45 @@ type RuntimeConfig struct {
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
 }
 
-// BootstrapEndpoint is the host and port of a prefill worker's bootstrap endpoint on the
-// request plane.
+// BootstrapEndpoint is the place of a prefill worker's bootstrap endpoint on the request
+// plane: a host and a port, or a subject of NATS.
 type BootstrapEndpoint struct {
 	Host string `json:"bootstrap_host"`
 	Port int    `json:"bootstrap_port"`
 	// HTTP says that it is on the http request plane.
 	HTTP bool `json:"bootstrap_http,omitempty"`
+	// Subject is set on the nats request plane, in place of Host and Port.
+	Subject string `json:"bootstrap_subject,omitempty"`
+}
+
+// BootstrapAt returns the endpoint whose address on the request plane is addr.
+func BootstrapAt(addr string) (*BootstrapEndpoint, error) {
+	at, plane := SplitPlane(addr)
+	if plane == PlaneNATS {
+		return &BootstrapEndpoint{Subject: at}, nil
+	}
+	host, text, err := net.SplitHostPort(at)
+	if err != nil {
+		return nil, fmt.Errorf("address of the bootstrap endpoint: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("port of the bootstrap endpoint: %w", err)
+	}
+	return &BootstrapEndpoint{Host: host, Port: port, HTTP: plane == PlaneHTTP}, nil
 }
 
 // Address returns the address of the endpoint on the request plane, for the worker
 // with this instance id.
 func (e BootstrapEndpoint) Address(id InstanceID) string {
-	server := net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
-	if e.HTTP {
-		server = HTTPPlane(server)
+	at, plane := net.JoinHostPort(e.Host, strconv.Itoa(e.Port)), PlaneTCP
+	switch {
+	case e.Subject != "":
+		at, plane = e.Subject, PlaneNATS
+	case e.HTTP:
+		plane = PlaneHTTP
 	}
-	return server + "/" + id.String() + "/" + EndpointBootstrap
+	return plane.Server(at) + "/" + id.String() + "/" + EndpointBootstrap
 }
 
 // DefaultHashSeed is the XXH3 seed of block hashes.

@@ -35,49 +35,6 @@ func ParseInstanceRef(s string) (id InstanceID, ok bool) {
 	return InstanceID(v), err == nil
 }
 
-// Transport is the address of an instance; exactly one field is set.
-type Transport struct {
-	// TCP is "host:port/{instance id hex}/{endpoint}" for the tcp request plane.
-	TCP string `json:"tcp,omitempty"`
-	// HTTP is "http://host:port/v1/rpc/{instance id hex}/{endpoint}" for the http request
-	// plane, or the base URL of a plain HTTP service, used by frontends.
-	HTTP string `json:"http,omitempty"`
-}
-
-// RPCRoot begins the paths of endpoints on servers of the http request plane.
-const RPCRoot = "/v1/rpc/"
-
-const httpScheme = "http://"
-
-// HTTPPlane returns the address of a server of the http request plane.
-func HTTPPlane(hostport string) string {
-	return httpScheme + hostport + strings.TrimSuffix(RPCRoot, "/")
-}
-
-// SplitPlane returns the host:port of a server of the request plane, and whether it speaks
-// HTTP. Addresses of endpoints are those of their server, a slash and a path.
-func SplitPlane(addr string) (hostport string, http bool) {
-	rest, http := strings.CutPrefix(addr, httpScheme)
-	hostport, _, _ = strings.Cut(rest, "/")
-	return hostport, http
-}
-
-// TransportTo returns the transport for the address of an endpoint on the request plane.
-func TransportTo(addr string) Transport {
-	if _, http := SplitPlane(addr); http {
-		return Transport{HTTP: addr}
-	}
-	return Transport{TCP: addr}
-}
-
-// Address returns the address on the request plane, or "" for a plain HTTP service.
-func (t Transport) Address() string {
-	if strings.Contains(t.HTTP, RPCRoot) {
-		return t.HTTP
-	}
-	return t.TCP
-}
-
 // Instance is one live endpoint of one worker (or frontend, or agent), as
 // registered in etcd under its lease.
 type Instance struct {

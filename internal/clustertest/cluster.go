@@ -19,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/natspipe"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -70,10 +71,9 @@ type Cluster struct {
 	Model  string // served name
 	URL    string // of the frontend
 	Nodes  []*RunningNode
-	// SecretFile holds the secret that all nodes share, and key is that of their request
-	// planes.
+	// SecretFile holds the secret that all nodes share.
 	SecretFile string
-	key        handshake.Key
+	plane      requestplane.Client // to nodes of all planes
 
 	t    testing.TB
 	opts Options
@@ -115,7 +115,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
+	c.openPlane(handshake.NewKey(secret.Key(requestplane.KeyPurpose)))
 	for i, n := range o.Nodes {
 		c.startNode(i, n)
 	}
@@ -123,6 +123,24 @@ func Start(t testing.TB, o Options) *Cluster {
 	c.Declare(o.Prefill, o.Decode)
 	c.WaitReady(o.Prefill, o.Decode)
 	return c
+}
+
+func (c *Cluster) openPlane(key handshake.Key) {
+	c.t.Helper()
+	bus, err := dial.NATS(config.NATSClient{URL: c.NATSURL()}, "", "clustertest", dial.Identity{}, c.log)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pipes := natspipe.New(bus, natspipe.Config{Log: c.log})
+	c.plane = requestplane.NewClient(requestplane.ClientConfig{
+		Key: key, Log: c.log,
+		Pipes: func() (*natspipe.Hub, error) { return pipes, nil },
+	})
+	c.t.Cleanup(func() {
+		if err := errors.Join(c.plane.Close(), pipes.Close(), bus.Close()); err != nil {
+			c.t.Error(err)
+		}
+	})
 }
 
 // config is the configuration of node i.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
-	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // Answer is what a client got for one request.
@@ -181,9 +180,7 @@ func (c *Cluster) Metrics() string {
 // Generate asks one decode worker directly and returns token ids and where the
 // prompt was computed.
 func (c *Cluster) Generate(ctx context.Context, inst cluster.Instance, req protocol.PreprocessedRequest) (tokens []uint32, timing protocol.Timing, err error) {
-	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
-	defer plane.Close()
-	stream, err := plane.Call(ctx, inst.Transport.Address(), req.RequestID, nil, req)
+	stream, err := c.plane.Call(ctx, inst.Transport.Address(), req.RequestID, nil, req)
 	if err != nil {
 		return nil, timing, err
 	}
@@ -273,14 +270,12 @@ func (c *Cluster) LiveStats() []cluster.WorkerStatus {
 func (c *Cluster) liveStats() (out []cluster.WorkerStatus, asked int) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
-	defer plane.Close()
 	for _, i := range c.Watch.View().Instances {
 		if i.Endpoint != cluster.EndpointStats {
 			continue
 		}
 		asked++
-		stream, err := plane.Call(ctx, i.Transport.Address(), "stats", nil, nil)
+		stream, err := c.plane.Call(ctx, i.Transport.Address(), "stats", nil, nil)
 		if err != nil {
 			continue
 		}

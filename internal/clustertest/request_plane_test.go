@@ -32,17 +32,19 @@ func TestRequestPlanes(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name  string
+		first cluster.Plane
 		nodes []clustertest.Node
 	}{
-		{"http", []clustertest.Node{on(config.PlaneHTTP, true, false), on(config.PlaneHTTP, true, true)}},
-		{"http beside tcp", []clustertest.Node{on(config.PlaneHTTP, false, false), on(config.PlaneTCP, false, true)}},
+		{"http", cluster.PlaneHTTP, []clustertest.Node{on(config.PlaneHTTP, true, false), on(config.PlaneHTTP, true, true)}},
+		{"nats", cluster.PlaneNATS, []clustertest.Node{on(config.PlaneNATS, true, false), on(config.PlaneNATS, true, true)}},
+		{"http beside tcp", cluster.PlaneHTTP, []clustertest.Node{on(config.PlaneHTTP, false, false), on(config.PlaneTCP, false, true)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := options
 			o.Nodes = tc.nodes
 			c := clustertest.Start(t, o)
 			for _, inst := range c.Watch.View().Instances {
-				if _, http := cluster.SplitPlane(inst.Transport.Address()); inst.Node == c.Nodes[0].ID && inst.Transport.Address() != "" && !http {
+				if _, plane := cluster.SplitPlane(inst.Transport.Address()); inst.Node == c.Nodes[0].ID && inst.Transport.Address() != "" && plane != tc.first {
 					t.Errorf("%s/%s of the first node is at %s", inst.Component, inst.Endpoint, inst.Transport.Address())
 				}
 			}

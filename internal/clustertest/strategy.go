@@ -10,7 +10,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
-	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // Set changes run-time settings, as dynctl set does.
@@ -69,13 +68,11 @@ func (c *Cluster) ClearCaches() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), c.opts.Timeout)
 	defer cancel()
-	plane := requestplane.NewClient(requestplane.ClientConfig{Key: c.key})
-	defer plane.Close()
 	for _, i := range c.Watch.View().Instances {
 		if i.Endpoint != cluster.EndpointClearKV {
 			continue
 		}
-		stream, err := plane.Call(ctx, i.Transport.Address(), "clear", nil, nil)
+		stream, err := c.plane.Call(ctx, i.Transport.Address(), "clear", nil, nil)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -76,8 +76,9 @@ const (
 
 // Request planes, for [RequestPlane].
 const (
-	PlaneTCP  = "tcp"
-	PlaneHTTP = "http"
+	PlaneTCP  = string(cluster.PlaneTCP)
+	PlaneHTTP = string(cluster.PlaneHTTP)
+	PlaneNATS = string(cluster.PlaneNATS)
 )
 
 // Etcd is the store: an embedded server or an external cluster.
@@ -144,8 +145,8 @@ type Status struct {
 // RequestPlane configures the transport of requests between nodes.
 type RequestPlane struct {
 	Listener `mapstructure:",squash"`
-	// Mode is PlaneTCP or PlaneHTTP: how this node serves requests. It calls others as they
-	// are registered.
+	// Mode is PlaneTCP, PlaneHTTP or PlaneNATS: how this node serves requests. It calls others
+	// as they are registered.
 	Mode string `mapstructure:"mode"`
 	// TLS encrypts it. Peers are known by the cluster's secret, not by certificates.
 	TLS bool `mapstructure:"tls"`
@@ -336,8 +337,8 @@ func dynamodServingKeys() []Key {
 		{Name: "status.tls_key_file", Kind: KindPath, Default: "", Help: "key of that certificate, or its PEM text"},
 		{Name: "status.tls_client_ca_file", Kind: KindPath, Default: "", Help: "authorities of client certificates, or their PEM text; with them, only clients with such a certificate can connect, and they see what the API key would show them"},
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
-		{Name: "request_plane.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for requests to the workers of this node; port 0 takes a free one; with node.advertise_host, this default is port 7370 of that host"},
-		{Name: "request_plane.mode", Flag: "request-plane", Kind: KindString, Default: PlaneTCP, Choices: []string{PlaneTCP, PlaneHTTP}, Aliases: []Alias{{Name: "DYN_REQUEST_PLANE"}}, Help: "how this node serves requests: tcp, the fastest, or http (HTTP/2), which curl can call; each node calls the others as they serve, so that nodes may differ"},
+		{Name: "request_plane.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for requests to the workers of this node; port 0 takes a free one; with node.advertise_host, this default is port 7370 of that host; not used by request_plane.mode nats"},
+		{Name: "request_plane.mode", Flag: "request-plane", Kind: KindString, Default: PlaneTCP, Choices: []string{PlaneTCP, PlaneHTTP, PlaneNATS}, Aliases: []Alias{{Name: "DYN_REQUEST_PLANE"}}, Help: "how this node serves requests: tcp, the fastest; http (HTTP/2), which curl can call; or nats, for nodes that reach NATS and not each other; each node calls the others as they serve, so that nodes may differ"},
 		{Name: "request_plane.tls", Kind: KindBool, Default: false, Help: "encrypt requests between nodes; the same on all nodes; needs no certificates, as both sides prove the cluster's secret within the TLS session"},
 		{Name: "nixl.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for incoming KV transfers; each worker takes the first free one of 128 ports from this one on, port 0 any; with node.advertise_host, this default is port 7372 of that host"},
 		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "cudaipc", "shm", "cma", "ucx", "tcp"}, FormerChoices: map[string]string{"pvm": "cma"}, Help: "transports to use; empty chooses the best one for each peer, in this order: local, cudaipc (between GPUs), shm, cma, ucx, tcp; ucx only with an RDMA device unless it is named, which needs the library libucp; a worker does not start with one that cannot be used"},

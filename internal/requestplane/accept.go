@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 const (
@@ -14,10 +16,13 @@ const (
 	acceptPauses = time.Second          // longest
 )
 
-// Listen is [ListenHTTP] or [ListenTCP].
-func Listen(http bool, cfg ServerConfig) (Server, error) {
-	if http {
+// Listen starts a server of a plane.
+func Listen(plane cluster.Plane, cfg ServerConfig) (Server, error) {
+	switch plane {
+	case cluster.PlaneHTTP:
 		return ListenHTTP(cfg)
+	case cluster.PlaneNATS:
+		return ListenNATS(cfg)
 	}
 	return ListenTCP(cfg)
 }

@@ -222,15 +222,18 @@ func (c *NetClient) open(ctx context.Context, server string) (link, error) {
 }
 
 func (c *NetClient) dial(ctx context.Context, server string, cfg *ClientConfig) (link, error) {
-	hostport, protocol, newLink := c.reach(server)
-	var nd net.Dialer
-	conn, err := nd.DialContext(ctx, "tcp", hostport)
+	at, plane := cluster.SplitPlane(server)
+	conn, err := c.reach(ctx, plane, at)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	deadline, _ := ctx.Deadline()
-	greeted, err := cfg.greetServer(conn, protocol, hostport, deadline)
+	protocol := spoken
+	if plane == cluster.PlaneHTTP {
+		protocol = spokenHTTP
+	}
+	greeted, err := cfg.greetServer(conn, protocol, at, deadline)
 	if !stop() {
 		err = cmp.Or(context.Cause(ctx), err)
 	}
@@ -238,7 +241,12 @@ func (c *NetClient) dial(ctx context.Context, server string, cfg *ClientConfig) 
 		conn.Close()
 		return nil, err
 	}
-	l, err := newLink(ctx, greeted)
+	var l link
+	if plane == cluster.PlaneHTTP {
+		l, err = newHTTPLink(ctx, greeted, server, cfg.Liveness)
+	} else {
+		l, err = newSession(greeted, cfg.Liveness, true, c.log)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -247,16 +255,20 @@ func (c *NetClient) dial(ctx context.Context, server string, cfg *ClientConfig) 
 	return l, nil
 }
 
-// reach says how to reach a server: where, with which handshake, and what follows it.
-func (c *NetClient) reach(server string) (hostport string, protocol handshake.Protocol, newLink func(context.Context, net.Conn) (link, error)) {
-	if hostport, http := cluster.SplitPlane(server); http {
-		return hostport, spokenHTTP, func(ctx context.Context, conn net.Conn) (link, error) {
-			return newHTTPLink(ctx, conn, server, c.cfg.Liveness)
-		}
+// reach connects to where a server of a plane is.
+func (c *NetClient) reach(ctx context.Context, plane cluster.Plane, at string) (net.Conn, error) {
+	if plane != cluster.PlaneNATS {
+		var nd net.Dialer
+		return nd.DialContext(ctx, "tcp", at)
 	}
-	return server, spoken, func(_ context.Context, conn net.Conn) (link, error) {
-		return newSession(conn, c.cfg.Liveness, true, c.log)
+	if c.cfg.Pipes == nil {
+		return nil, errNoPipes
 	}
+	hub, err := c.cfg.Pipes()
+	if err != nil {
+		return nil, err
+	}
+	return hub.Dial(ctx, at)
 }
 
 // sweep closes idle connections.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/natspipe"
 )
 
 // Limits bound the load of one server. Zero fields mean the defaults.
@@ -53,10 +54,13 @@ func (l Liveness) withDefaults() Liveness {
 	return l
 }
 
-// ServerConfig configures [ListenTCP] and [ListenHTTP].
+// ServerConfig configures [ListenTCP], [ListenHTTP] and [ListenNATS].
 type ServerConfig struct {
-	// Addr is the address to listen on. Default "127.0.0.1:0", any free loopback port.
+	// Addr is the address to listen on. Default "127.0.0.1:0", any free loopback port. The
+	// nats plane has none.
 	Addr string
+	// Pipes make connections over NATS, for the nats plane. The server does not close them.
+	Pipes *natspipe.Hub
 	// Key authenticates both sides: client and server prove to each other that they know
 	// it. A server cannot start without a key.
 	Key handshake.Key
@@ -101,6 +105,9 @@ type ClientConfig struct {
 	// If the server demands TLS, nil means TLS without verifying the certificate. An
 	// empty ServerName is filled in from the address.
 	TLS *tls.Config
+	// Pipes returns what makes connections to servers of the nats plane. It is called at the
+	// first call to one; without it, such calls fail. The client does not close them.
+	Pipes func() (*natspipe.Hub, error)
 	// ConnectTimeout bounds dialing and handshake together. Default 3 s.
 	ConnectTimeout time.Duration
 	// IdleTimeout closes connections without streams. Default 5 min.

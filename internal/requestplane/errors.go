@@ -46,6 +46,8 @@ var (
 	ErrStopped = errors.New("stopped by caller")
 )
 
+var errNoPipes = errors.New("the nats request plane needs a connection to NATS, and this process has none")
+
 // Kind classifies a [RemoteError].
 type Kind string
 

@@ -21,12 +21,12 @@ var spokenHTTP = handshake.Protocol{Name: "dynhp\x00", Version: 1}
 const KeyPurpose = "request plane"
 
 // greetServer runs the client's side of the handshake.
-func (c *ClientConfig) greetServer(conn net.Conn, protocol handshake.Protocol, hostport string, deadline time.Time) (net.Conn, error) {
+func (c *ClientConfig) greetServer(conn net.Conn, protocol handshake.Protocol, at string, deadline time.Time) (net.Conn, error) {
 	o := handshake.Options{Protocol: protocol, Key: c.Key, TLS: c.TLS}
 	if o.TLS != nil && o.TLS.ServerName == "" && !o.TLS.InsecureSkipVerify {
-		host, _, err := net.SplitHostPort(hostport)
+		host, _, err := net.SplitHostPort(at)
 		if err != nil {
-			return nil, err
+			host = at // a subject
 		}
 		o.TLS = o.TLS.Clone()
 		o.TLS.ServerName = host

@@ -99,7 +99,7 @@ func (s *HTTPServer) Handle(path string, h Handler) (func(context.Context) error
 }
 
 // Addr implements [Server].
-func (s *HTTPServer) Addr() string { return cluster.HTTPPlane(s.ln.Addr().String()) }
+func (s *HTTPServer) Addr() string { return cluster.PlaneHTTP.Server(s.ln.Addr().String()) }
 
 // InFlight implements [Server].
 func (s *HTTPServer) InFlight(path string) int { return s.reg.inFlight(path) }

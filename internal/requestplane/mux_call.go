@@ -17,10 +17,10 @@ import (
 // its deadline.
 const lastWords = time.Second
 
-// tcpCall is the server's side of one request. Three goroutines share it: serve runs the
+// muxCall is the server's side of one request. Three goroutines share it: serve runs the
 // handler, watch detects that the caller left, and the outbox's writer sends the answer.
-type tcpCall struct {
-	server *TCPServer
+type muxCall struct {
+	server *MuxServer
 	sess   *session
 	st     *yamux.Stream
 	out    *outbox
@@ -29,7 +29,7 @@ type tcpCall struct {
 	over atomic.Bool // the answer is written: the end of the stream means nothing
 }
 
-func (c *tcpCall) serve(ctx context.Context) {
+func (c *muxCall) serve(ctx context.Context) {
 	defer c.st.Close()
 	reg := c.server.reg
 	c.out = newOutbox(c.st)
@@ -70,7 +70,7 @@ func (c *tcpCall) serve(ctx context.Context) {
 }
 
 // answer runs the handler and writes the final frame.
-func (c *tcpCall) answer(ctx context.Context, e *endpoint, req *Request) {
+func (c *muxCall) answer(ctx context.Context, e *endpoint, req *Request) {
 	finished := false
 	defer func() {
 		if !finished { // the caller is gone, or the handler ended its goroutine
@@ -95,7 +95,7 @@ func (c *tcpCall) answer(ctx context.Context, e *endpoint, req *Request) {
 	c.out.finish(frameEnd, nil)
 }
 
-func (c *tcpCall) send(req *Request, item any) (err error) {
+func (c *muxCall) send(req *Request, item any) (err error) {
 	defer func() {
 		if err != nil {
 			c.lost.Store(true)
@@ -109,7 +109,7 @@ func (c *tcpCall) send(req *Request, item any) (err error) {
 }
 
 // interrupted runs once when the request's context ends early.
-func (c *tcpCall) interrupted(cause error) {
+func (c *muxCall) interrupted(cause error) {
 	switch {
 	case errors.Is(cause, context.Canceled): // serve has finished the request
 		return
@@ -123,7 +123,7 @@ func (c *tcpCall) interrupted(cause error) {
 
 // watch waits for the caller to leave. The caller sends nothing after its request, so
 // that any end of the read means just that.
-func (c *tcpCall) watch(cancel context.CancelCauseFunc) {
+func (c *muxCall) watch(cancel context.CancelCauseFunc) {
 	var b [1]byte
 	n, err := c.st.Read(b[:])
 	switch {
@@ -139,14 +139,14 @@ func (c *tcpCall) watch(cancel context.CancelCauseFunc) {
 	}
 }
 
-func (c *tcpCall) endWatch() {
+func (c *muxCall) endWatch() {
 	c.over.Store(true)
 	c.st.SetReadDeadline(interrupt)
 }
 
 // readRequest reads the one frame that callers send. Its first bytes must arrive soon. A
 // large rest may take its time; flow control and the keep-alive limit it.
-func (c *tcpCall) readRequest(in *frameReader) (*Request, time.Duration, error) {
+func (c *muxCall) readRequest(in *frameReader) (*Request, time.Duration, error) {
 	c.st.SetReadDeadline(time.Now().Add(c.server.cfg.HandshakeTimeout))
 	if err := in.fill(); err != nil {
 		return nil, 0, err
@@ -168,7 +168,7 @@ func (c *tcpCall) readRequest(in *frameReader) (*Request, time.Duration, error) 
 }
 
 // badRequest answers a request that could not be read, if the caller is still there.
-func (c *tcpCall) badRequest(in *frameReader, err error) {
+func (c *muxCall) badRequest(in *frameReader, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, yamux.ErrTimeout) || c.sess.IsClosed() {
 		return
 	}
@@ -178,7 +178,7 @@ func (c *tcpCall) badRequest(in *frameReader, err error) {
 
 // refuseUnread refuses a request that was not read to its end. A caller that is blocked
 // in sending would not see the refusal, so the rest is first read and discarded.
-func (c *tcpCall) refuseUnread(in *frameReader, e *RemoteError) {
+func (c *muxCall) refuseUnread(in *frameReader, e *RemoteError) {
 	c.st.SetReadDeadline(time.Now().Add(c.server.cfg.HandshakeTimeout))
 	if in.skip() == nil {
 		c.refuse(e)
@@ -186,7 +186,7 @@ func (c *tcpCall) refuseUnread(in *frameReader, e *RemoteError) {
 }
 
 // refuse answers with an error and no items.
-func (c *tcpCall) refuse(e *RemoteError) {
+func (c *muxCall) refuse(e *RemoteError) {
 	c.st.SetWriteDeadline(time.Now().Add(lastWords))
 	c.out.finish(frameError, encodeError(e))
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
@@ -17,12 +18,14 @@ const (
 	hangUpGrace = 250 * time.Millisecond // for the last bytes of a connection
 )
 
-// TCPServer is the network [Server]. Make one with [ListenTCP].
-type TCPServer struct {
-	cfg ServerConfig
-	log *slog.Logger
-	ln  net.Listener
-	reg *registry
+// MuxServer is the [Server] of the tcp and the nats request plane: each connection is
+// multiplexed by yamux. Make one with [ListenTCP] or [ListenNATS].
+type MuxServer struct {
+	cfg  ServerConfig
+	log  *slog.Logger
+	addr string
+	ln   net.Listener
+	reg  *registry
 
 	cancel context.CancelCauseFunc // of the accept loop and all requests
 
@@ -35,21 +38,40 @@ type TCPServer struct {
 	refused   handshake.Refusals
 }
 
-var _ Server = (*TCPServer)(nil)
+var _ Server = (*MuxServer)(nil)
 
 // ListenTCP starts a server on cfg.Addr. Without a key it fails.
-func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
+func ListenTCP(cfg ServerConfig) (*MuxServer, error) {
+	return listenMux(cfg, cluster.PlaneTCP, func(cfg ServerConfig) (net.Listener, error) { return net.Listen("tcp", cfg.Addr) })
+}
+
+// ListenNATS starts a server that is reached over cfg.Pipes, at a subject of its own. It waits
+// for NATS as long as a handshake may take, and goes on without it: requests arrive once there
+// is a connection. Without a key it fails.
+func ListenNATS(cfg ServerConfig) (*MuxServer, error) {
+	return listenMux(cfg, cluster.PlaneNATS, func(cfg ServerConfig) (net.Listener, error) {
+		if cfg.Pipes == nil {
+			return nil, errNoPipes
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), cfg.HandshakeTimeout)
+		defer cancel()
+		return cfg.Pipes.Listen(ctx)
+	})
+}
+
+func listenMux(cfg ServerConfig, plane cluster.Plane, listen func(ServerConfig) (net.Listener, error)) (*MuxServer, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Key.IsZero() {
 		return nil, fmt.Errorf("request plane: %w", handshake.ErrNoKey)
 	}
-	ln, err := net.Listen("tcp", cfg.Addr)
+	ln, err := listen(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("request plane: %w", err)
 	}
-	s := &TCPServer{
+	s := &MuxServer{
 		cfg:      cfg,
 		log:      cfg.Log,
+		addr:     plane.Server(ln.Addr().String()),
 		ln:       ln,
 		reg:      newRegistry(cfg.Limits.MaxInFlight, cfg.Log),
 		sessions: make(map[*session]struct{}),
@@ -61,18 +83,18 @@ func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
 }
 
 // Handle implements [Server].
-func (s *TCPServer) Handle(path string, h Handler) (func(context.Context) error, error) {
+func (s *MuxServer) Handle(path string, h Handler) (func(context.Context) error, error) {
 	return s.reg.handle(path, h)
 }
 
 // Addr implements [Server].
-func (s *TCPServer) Addr() string { return s.ln.Addr().String() }
+func (s *MuxServer) Addr() string { return s.addr }
 
 // InFlight implements [Server].
-func (s *TCPServer) InFlight(path string) int { return s.reg.inFlight(path) }
+func (s *MuxServer) InFlight(path string) int { return s.reg.inFlight(path) }
 
 // Close implements [Server]. Callers of running requests see ErrIncomplete.
-func (s *TCPServer) Close() error {
+func (s *MuxServer) Close() error {
 	s.reg.close()
 	s.ln.Close()
 	s.cancel(ErrServerClosed)
@@ -97,7 +119,7 @@ func (s *TCPServer) Close() error {
 }
 
 // acceptLoop serves connections until ctx ends. ctx is the parent of all requests.
-func (s *TCPServer) acceptLoop(ctx context.Context) {
+func (s *MuxServer) acceptLoop(ctx context.Context) {
 	acceptAll(ctx, s.ln, s.log, func(conn net.Conn) {
 		stranger := s.strangers.Enter(conn)
 		s.loops.Go(func() { s.serve(ctx, conn, stranger) })
@@ -105,7 +127,7 @@ func (s *TCPServer) acceptLoop(ctx context.Context) {
 }
 
 // serve runs one connection until it ends.
-func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshake.Guest) {
+func (s *MuxServer) serve(ctx context.Context, conn net.Conn, stranger *handshake.Guest) {
 	log := s.log.With("peer", conn.RemoteAddr().String())
 	greeted, err := s.cfg.greetClient(spoken, stranger)
 	if err != nil {
@@ -146,7 +168,7 @@ func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshak
 			st.Close()
 			break
 		}
-		c := &tcpCall{server: s, sess: sess, st: st}
+		c := &muxCall{server: s, sess: sess, st: st}
 		go func() {
 			defer s.requests.done()
 			c.serve(ctx)

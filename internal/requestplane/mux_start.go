@@ -25,7 +25,7 @@ func (s *session) start(ctx context.Context, c *clientConn, _ requestHeader, fra
 		if o.err != nil {
 			return nil, o.err
 		}
-		return newTCPStream(ctx, c, o.st), nil
+		return newMuxStream(ctx, c, o.st), nil
 	case <-ctx.Done():
 		// That goroutine sees it, too. A stream that was opened meanwhile must be closed.
 		c.spawn(func() {

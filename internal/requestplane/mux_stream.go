@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// tcpStream is the caller's side of one request. Recv is for one goroutine. The mutex
+// muxStream is the caller's side of one request. Recv is for one goroutine. The mutex
 // guards the fields that Close and the end of the call's context change meanwhile.
-type tcpStream struct {
+type muxStream struct {
 	conn *clientConn
 	st   *yamux.Stream
 	in   frameReader
@@ -23,8 +23,8 @@ type tcpStream struct {
 	final error // what Recv returns from now on
 }
 
-func newTCPStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *tcpStream {
-	s := &tcpStream{
+func newMuxStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *muxStream {
+	s := &muxStream{
 		conn: conn,
 		st:   st,
 		in:   frameReader{src: st, limit: conn.client.cfg.MaxMessage},
@@ -38,7 +38,7 @@ func newTCPStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *tcpS
 }
 
 // Recv implements [Stream].
-func (s *tcpStream) Recv(ctx context.Context, v any) error {
+func (s *muxStream) Recv(ctx context.Context, v any) error {
 	for {
 		if err := s.ended(); err != nil {
 			return err
@@ -57,10 +57,10 @@ func (s *tcpStream) Recv(ctx context.Context, v any) error {
 }
 
 // Pending implements [Stream].
-func (s *tcpStream) Pending() bool { return s.in.whole() || s.ended() != nil }
+func (s *muxStream) Pending() bool { return s.in.whole() || s.ended() != nil }
 
 // take handles one frame.
-func (s *tcpStream) take(typ byte, payload []byte, v any) error {
+func (s *muxStream) take(typ byte, payload []byte, v any) error {
 	switch typ {
 	case frameItem:
 		if err := decode(payload, v); err != nil {
@@ -77,7 +77,7 @@ func (s *tcpStream) take(typ byte, payload []byte, v any) error {
 
 // fill waits for more of the answer. The end of ctx is not final, unless it is the call's
 // own context.
-func (s *tcpStream) fill(ctx context.Context) error {
+func (s *muxStream) fill(ctx context.Context) error {
 	if ctx.Done() != nil && ctx.Done() != s.ctx.Done() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -112,7 +112,7 @@ func (s *tcpStream) fill(ctx context.Context) error {
 
 // clearDeadline clears the interrupt of a context, but not that of a stream that has
 // ended.
-func (s *tcpStream) clearDeadline() {
+func (s *muxStream) clearDeadline() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.final == nil {
@@ -120,7 +120,7 @@ func (s *tcpStream) clearDeadline() {
 	}
 }
 
-func (s *tcpStream) ended() error {
+func (s *muxStream) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.final
@@ -128,7 +128,7 @@ func (s *tcpStream) ended() error {
 
 // end makes err the final result, unless there is one already, and frees the stream. It
 // returns the final result, for Recv.
-func (s *tcpStream) end(err error) error {
+func (s *muxStream) end(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.final != nil {
@@ -144,4 +144,4 @@ func (s *tcpStream) end(err error) error {
 }
 
 // Close implements [Stream].
-func (s *tcpStream) Close() { _ = s.end(ErrStreamClosed) }
+func (s *muxStream) Close() { _ = s.end(ErrStreamClosed) }

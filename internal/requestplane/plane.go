@@ -49,8 +49,8 @@ type Server interface {
 	// returns an error and the endpoint stays refusing; remove may be called again.
 	Handle(path string, h Handler) (remove func(ctx context.Context) error, err error)
 
-	// Addr returns the address of the server: "host:port", or "http://host:port/v1/rpc" on
-	// the http plane. The address of an endpoint is that, a slash and its path.
+	// Addr returns the address of the server: "host:port", "http://host:port/v1/rpc" on the
+	// http plane, or "nats://subject" on the nats plane. The address of an endpoint is that, a slash and its path.
 	Addr() string
 
 	// InFlight returns the number of requests now running for path.

@@ -3,12 +3,16 @@ package requestplane_test
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/natspipe"
+	"github.com/dynctl/dynctl/internal/natspipe/natspipetest"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/requestplane/requestplanetest"
 )
@@ -51,6 +55,19 @@ func TestHTTPOverTLS(t *testing.T) {
 		checkLeaks(t)
 		s := listenHTTP(t, requestplane.ServerConfig{Limits: limits, TLS: secure})
 		return s, func() requestplane.Client { return newClient(t, requestplane.ClientConfig{}) }
+	})
+}
+
+func TestNATS(t *testing.T) { testNATS(t, nil) }
+
+func TestNATSOverTLS(t *testing.T) { testNATS(t, ephemeral(t)) }
+
+func testNATS(t *testing.T, secure *tls.Config) {
+	servers := natspipetest.Start(t, server.Options{})
+	requestplanetest.Run(t, func(t *testing.T, limits requestplane.Limits) (requestplane.Server, func() requestplane.Client) {
+		checkLeaks(t)
+		s := listenNATS(t, servers, requestplane.ServerConfig{Limits: limits, TLS: secure})
+		return s, func() requestplane.Client { return newNATSClient(t, servers, requestplane.ClientConfig{}) }
 	})
 }
 
@@ -115,7 +132,7 @@ func mustClose(t testing.TB, c interface{ Close() error }) {
 // clusterKey is that of all servers and clients of these tests, unless they say otherwise.
 var clusterKey = handshake.RandomKey()
 
-func listen(t testing.TB, cfg requestplane.ServerConfig) *requestplane.TCPServer {
+func listen(t testing.TB, cfg requestplane.ServerConfig) *requestplane.MuxServer {
 	t.Helper()
 	cfg.Key = cmp.Or(cfg.Key, clusterKey)
 	s, err := requestplane.ListenTCP(cfg)
@@ -139,6 +156,32 @@ func listenHTTP(t testing.TB, cfg requestplane.ServerConfig) *requestplane.HTTPS
 	}
 	t.Cleanup(func() { mustClose(t, s) })
 	return s
+}
+
+// listenNATS starts a server with a connection of its own.
+func listenNATS(t testing.TB, servers *natspipetest.Server, cfg requestplane.ServerConfig) *requestplane.MuxServer {
+	t.Helper()
+	cfg.Key, cfg.Pipes = cmp.Or(cfg.Key, clusterKey), newHub(t, servers, cfg.Liveness)
+	s, err := requestplane.ListenNATS(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, s) })
+	return s
+}
+
+// newNATSClient returns a client with a connection of its own.
+func newNATSClient(t testing.TB, servers *natspipetest.Server, cfg requestplane.ClientConfig) *requestplane.NetClient {
+	hub := newHub(t, servers, cfg.Liveness)
+	cfg.Pipes = func() (*natspipe.Hub, error) { return hub, nil }
+	return newClient(t, cfg)
+}
+
+func newHub(t testing.TB, servers *natspipetest.Server, live requestplane.Liveness) *natspipe.Hub {
+	bus := natspipetest.Bus(t, servers.URL())
+	hub := natspipe.New(bus, natspipe.Config{Beat: live.KeepAlive / 3, Missed: 1000})
+	t.Cleanup(func() { mustClose(t, hub) })
+	return hub
 }
 
 func newClient(t testing.TB, cfg requestplane.ClientConfig) *requestplane.NetClient {

@@ -138,8 +138,11 @@ func (d *downturn) localSocket(n cluster.Node) []string {
 	if pid, held := node.Holder(); !held || pid != n.PID {
 		return nil
 	}
-	requests, _ := cluster.SplitPlane(n.RequestPlane)
-	return []string{hostOf(n.FrontendURL), hostOf(n.StatusURL), requests}
+	listens := []string{hostOf(n.FrontendURL), hostOf(n.StatusURL)}
+	if at, plane := cluster.SplitPlane(n.RequestPlane); plane != cluster.PlaneNATS {
+		listens = append(listens, at)
+	}
+	return listens
 }
 
 // ours are the processes to stop.

@@ -98,7 +98,7 @@ only the topology is declared.`,
 	command.Choice(fs, &o.Placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
 	fs.StringVar(&o.Engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: what the device is)")
 	fs.StringVar(&o.Host, "advertise-host", "", "address of this machine, for other machines to join")
-	command.Choice(fs, &o.Plane, "request-plane", "", "", "how the nodes that are started serve requests (default: their own setting)", []string{config.PlaneTCP, config.PlaneHTTP})
+	command.Choice(fs, &o.Plane, "request-plane", "", "", "how the nodes that are started serve requests (default: their own setting)", []string{config.PlaneTCP, config.PlaneHTTP, config.PlaneNATS})
 	command.Count(fs, &o.Port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.Model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.Served, "served-model-name", "", "what clients put into \"model\" (default: the name of the path)")

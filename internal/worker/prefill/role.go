@@ -3,8 +3,6 @@ package prefill
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -37,7 +35,7 @@ func (w *Role) Register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bootstrap, err := bootstrapEndpoint(inst)
+	bootstrap, err := cluster.BootstrapAt(inst.Transport.Address())
 	if err != nil {
 		return err
 	}
@@ -53,20 +51,6 @@ func (w *Role) Register(ctx context.Context) error {
 	}
 	_, err = w.Serve(ctx, cluster.EndpointPrefill, w.Metered(w.serveCall))
 	return err
-}
-
-// bootstrapEndpoint returns the bootstrap endpoint in a worker's card.
-func bootstrapEndpoint(i cluster.Instance) (*cluster.BootstrapEndpoint, error) {
-	addr, http := cluster.SplitPlane(i.Transport.Address())
-	host, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("address of the bootstrap endpoint: %w", err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return nil, fmt.Errorf("port of the bootstrap endpoint: %w", err)
-	}
-	return &cluster.BootstrapEndpoint{Host: host, Port: port, HTTP: http}, nil
 }
 
 // Noticed implements kv.Listener: decode workers tell that they have read held KV.

@@ -187,11 +187,8 @@ func RequestPlane(nodes []cluster.Node, workers map[string]client.Reply) Finding
 func planes(nodes []cluster.Node) string {
 	names := map[string]bool{}
 	for _, n := range nodes {
-		if _, http := cluster.SplitPlane(n.RequestPlane); http {
-			names["http"] = true
-		} else {
-			names["tcp"] = true
-		}
+		_, plane := cluster.SplitPlane(n.RequestPlane)
+		names[string(plane)] = true
 	}
 	return strings.Join(slices.Sorted(maps.Keys(names)), " and ")
 }

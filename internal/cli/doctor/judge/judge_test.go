@@ -71,6 +71,7 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"vague clock", Clocks(map[string]client.Clock{"a": {Offset: 2 * time.Second, Uncertainty: 1900 * ms}}), OK, "at most 2000.0 ms ± 1900.0 ms"},
 		{"no worker", RequestPlane(nil, nil), Skip, "no worker can be asked"},
 		{"workers answer", RequestPlane(twoPlanes, map[string]client.Reply{"worker-1": {RTT: 2 * ms}, "worker-2": {RTT: 5 * ms}}), OK, "2 workers answer in at most 5.0 ms, over http and tcp"},
+		{"workers answer on three planes", RequestPlane(threePlanes, map[string]client.Reply{"worker-1": {RTT: 2 * ms}}), OK, "over http and nats and tcp"},
 		{"slow worker", RequestPlane(twoPlanes, map[string]client.Reply{"worker-1": {RTT: time.Second}}), Warn, "the slowest worker answers in 1000 ms"},
 		{"silent worker", RequestPlane(twoPlanes, map[string]client.Reply{"worker-10": {Err: errors.New("refused")}, "worker-2": {Err: errors.New("timed out")}}), Fail, "worker-2: timed out; and 1 more"},
 		{"little locked", LockedMemory(64<<10, nil, []string{"mlx5_0"}), Warn, "64.0 KiB may be locked; the RDMA device mlx5_0 needs all KV memory locked"},
@@ -137,4 +138,6 @@ func TestDoctorsPaths(t *testing.T) {
 }
 
 // twoPlanes are nodes of a cluster that changes its request plane.
+var threePlanes = append([]cluster.Node{{RequestPlane: "nats://dynctl.plane.A"}}, twoPlanes...)
+
 var twoPlanes = []cluster.Node{{RequestPlane: "127.0.0.1:7370"}, {RequestPlane: "http://127.0.0.1:7370/v1/rpc"}}
