@@ -80,6 +80,7 @@ type call struct {
 	to      uint64
 	id      string
 	headers map[string]string
+	stop    <-chan struct{}
 }
 
 // To sends the request to one instance and to no other.
@@ -98,22 +99,51 @@ func WithHeader(name, value string) CallOption {
 	}
 }
 
+// StopOn asks the handler to end with what it has once the channel is closed. The answer goes
+// on until the handler returns, which it does late if it does not look at [Stopped].
+func StopOn(stop <-chan struct{}) CallOption { return func(c *call) { c.stop = stop } }
+
+// stopping stops the stream when asked to, until release is called.
+func (c *call) stopping(stream requestplane.Stream) (release func()) {
+	if c.stop == nil {
+		return func() {}
+	}
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-c.stop:
+			stream.Stop()
+		case <-ended:
+		}
+	}()
+	return func() {
+		close(ended)
+		<-done
+	}
+}
+
 // Call sends a request and returns the items of the answer, decoded as A, as they arrive.
 // An error is the last element. A request that provably reached no handler is sent to
-// another instance; nothing else is repeated. When the loop ends early, the worker is told to
-// stop.
+// another instance; nothing else is repeated. When the loop ends early, the handler's
+// context ends; [StopOn] lets the handler end in its own time.
 //
 // Errors: ErrNoInstance, an [Error] of the handler, the cause of ctx, or that the answer
 // broke off.
 func Call[A any](ctx context.Context, c *Client, body any, opts ...CallOption) iter.Seq2[A, error] {
 	return func(yield func(A, error) bool) {
 		var none A
-		stream, err := c.begin(ctx, body, opts)
+		o := call{id: fmt.Sprintf("sdk-%s", rand.Text())}
+		for _, f := range opts {
+			f(&o)
+		}
+		stream, err := c.begin(ctx, body, o)
 		if err != nil {
 			yield(none, received(err))
 			return
 		}
 		defer stream.Close()
+		defer o.stopping(stream)()
 		for {
 			var a A
 			switch err := stream.Recv(ctx, &a); {
@@ -140,11 +170,7 @@ func Ask[A any](ctx context.Context, c *Client, body any, opts ...CallOption) (A
 	return none, errors.New("the answer is empty")
 }
 
-func (c *Client) begin(ctx context.Context, body any, opts []CallOption) (requestplane.Stream, error) {
-	o := call{id: fmt.Sprintf("sdk-%s", rand.Text())}
-	for _, f := range opts {
-		f(&o)
-	}
+func (c *Client) begin(ctx context.Context, body any, o call) (requestplane.Stream, error) {
 	if o.to != 0 {
 		return c.b.Direct(ctx, cluster.InstanceID(o.to), o.id, o.headers, body)
 	}

@@ -21,6 +21,19 @@ type Request struct {
 // is.
 func (r *Request) Decode(v any) error { return r.r.Decode(v) }
 
+// Stopped returns a channel that is closed when the caller asks the handler to end with what
+// it has; see [StopOn]. The handler then sends what is left and returns nil.
+func (r *Request) Stopped() <-chan struct{} { return r.r.Stop }
+
+type stopKey struct{}
+
+// Stopped returns [Request.Stopped] for the context of a function that [Stream] made a handler
+// of. For other contexts it returns nil, which is never closed.
+func Stopped(ctx context.Context) <-chan struct{} {
+	stop, _ := ctx.Value(stopKey{}).(<-chan struct{})
+	return stop
+}
+
 // Handler answers one request. It calls send for each item of the answer, in order. Send
 // blocks while the caller does not read, and fails when the caller has left; the handler
 // returns then. The context ends when the caller leaves or its deadline passes. A returned
@@ -49,7 +62,7 @@ func Stream[Q, A any](f func(ctx context.Context, q Q, send func(A) error) error
 		if err := r.Decode(&q); err != nil {
 			return err
 		}
-		return f(ctx, q, func(a A) error { return send(a) })
+		return f(context.WithValue(ctx, stopKey{}, r.Stopped()), q, func(a A) error { return send(a) })
 	}
 }
 

@@ -12,13 +12,14 @@ import (
 )
 
 // A frame is a u32 big-endian length, which counts what follows it, a type byte
-// and a payload. A stream carries one request frame from the caller, then any
-// number of items and one end or error frame from the server.
+// and a payload. A stream carries one request frame from the caller, and possibly a stop
+// frame, then any number of items and one end or error frame from the server.
 const (
 	frameRequest byte = 1 // u32 header length, header, body
 	frameItem    byte = 2 // one encoded item
 	frameEnd     byte = 3 // the final marker: the answer is complete
 	frameError   byte = 4 // an encoded RemoteError; also final
+	frameStop    byte = 5 // from the caller, empty: the handler may end with what it has
 )
 
 const (
@@ -206,6 +207,9 @@ func (f *frameReader) grow() {
 	f.w = copy(buf, f.buf[f.r:f.w])
 	f.r, f.buf = 0, buf
 }
+
+// rest returns a copy of what was received after the frames that were taken.
+func (f *frameReader) rest() []byte { return append([]byte(nil), f.buf[f.r:f.w]...) }
 
 // next waits for a frame.
 func (f *frameReader) next() (typ byte, payload []byte, err error) {

@@ -35,6 +35,10 @@ func (s *HTTPServer) answer(w http.ResponseWriter, r *http.Request) {
 	if !ok || !s.authorized(wire, w, r) {
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, stopRoot) {
+		s.stopped(wire, w, r)
+		return
+	}
 	if !strings.HasPrefix(r.URL.Path, cluster.RPCRoot) {
 		http.Error(w, "endpoints are at "+cluster.RPCRoot, http.StatusNotFound)
 		return
@@ -68,6 +72,9 @@ func (c *httpCall) serve() {
 		return
 	}
 	req.Stranger = !c.wire.proved
+	var end func()
+	req.Stop, end = c.stoppable()
+	defer end()
 	e, refusal := reg.enter(req.Path)
 	if refusal != nil {
 		c.refuse(refusal)

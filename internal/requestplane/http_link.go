@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type httpLink struct {
 	wire *httpWire
 	conn *http.ClientConn
 	base *url.URL
+
+	calls atomic.Uint64 // number of the last request
 }
 
 func newHTTPLink(ctx context.Context, conn net.Conn, server string, live Liveness) (*httpLink, error) {
@@ -84,7 +87,9 @@ func (l *httpLink) reason() error {
 
 func (l *httpLink) start(ctx context.Context, conn *clientConn, h requestHeader, frame []byte) (Stream, error) {
 	s := newHTTPStream(ctx, conn)
+	s.link, s.number = l, l.calls.Add(1)
 	req := l.request(h, frame)
+	req.Header.Set(headerCall, strconv.FormatUint(s.number, 10))
 	var begun atomic.Bool // some of it may have been sent
 	sent := make(chan struct{})
 	req = req.WithContext(httptrace.WithClientTrace(s.call, &httptrace.ClientTrace{

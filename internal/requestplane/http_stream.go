@@ -14,6 +14,8 @@ import (
 // mutex guards the fields that Close and the end of the call's context change meanwhile.
 type httpStream struct {
 	conn   *clientConn
+	link   *httpLink
+	number uint64      // on the link
 	in     frameReader // of the body, once ready is closed
 	ctx    context.Context
 	call   context.Context // of the HTTP request; ends with the stream
@@ -30,6 +32,7 @@ type httpStream struct {
 	mu       sync.Mutex
 	final    error // what Recv returns from now on
 	complete bool  // final came from the server
+	asked    bool  // Stop was called
 }
 
 func newHTTPStream(ctx context.Context, conn *clientConn) *httpStream {
@@ -242,6 +245,17 @@ func (s *httpStream) end(err error, complete bool) error {
 	close(s.over)
 	s.conn.release()
 	return err
+}
+
+// Stop implements [Stream].
+func (s *httpStream) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked || s.final != nil {
+		return
+	}
+	s.asked = true
+	s.conn.spawn(func() { s.link.stop(s.call, s.number) })
 }
 
 // Close implements [Stream].

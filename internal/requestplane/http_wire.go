@@ -20,6 +20,7 @@ type httpWire struct {
 	secure bool        // the connection is encrypted
 	admit  func()      // called when a stranger has shown a token; nil for a node
 	onGone func()      // called once when the connection has ended
+	calls  httpCalls   // that can be stopped
 	held   atomic.Bool // Close is ignored: the server ends the connection itself
 
 	once sync.Once

@@ -177,7 +177,7 @@ func (st *memoryStream) serve(frame []byte) {
 		defer stop()
 	}
 	defer context.AfterFunc(st.left, func() { cancel(context.Cause(st.left)) })()
-	st.answer(ctx, e, &Request{ID: h.ID, Path: h.Path, Headers: h.Headers, Body: body})
+	st.answer(ctx, e, &Request{ID: h.ID, Path: h.Path, Headers: h.Headers, Body: body, Stop: st.asked})
 }
 
 func (st *memoryStream) answer(ctx context.Context, e *endpoint, req *Request) {

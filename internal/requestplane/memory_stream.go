@@ -28,6 +28,8 @@ type memoryStream struct {
 	left  context.Context
 	leave context.CancelCauseFunc
 	stop  func()
+	asked chan struct{} // closed by Stop
+	ask   sync.Once
 
 	mu    sync.Mutex
 	final error // what Recv returns from now on
@@ -39,6 +41,7 @@ func newMemoryStream(ctx context.Context, c *MemoryClient, s *MemoryServer) *mem
 		server:    s,
 		frames:    make(chan memoryFrame, memoryWindow),
 		abandoned: make(chan struct{}),
+		asked:     make(chan struct{}),
 	}
 	st.left, st.leave = context.WithCancelCause(context.Background())
 	st.mu.Lock()
@@ -143,6 +146,9 @@ func (st *memoryStream) end(err, why error) error {
 	}
 	return st.final
 }
+
+// Stop implements [Stream].
+func (st *memoryStream) Stop() { st.ask.Do(func() { close(st.asked) }) }
 
 // Close implements [Stream].
 func (st *memoryStream) Close() { _ = st.end(ErrStreamClosed, ErrStopped) }

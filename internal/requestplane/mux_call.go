@@ -1,6 +1,7 @@
 package requestplane
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -63,7 +64,10 @@ func (c *muxCall) serve(ctx context.Context) {
 	defer stopWatch()
 
 	var watcher sync.WaitGroup
-	watcher.Go(func() { c.watch(cancel) })
+	stop := make(chan struct{})
+	req.Stop = stop
+	early := in.rest()
+	watcher.Go(func() { c.watch(early, stop, cancel) })
 	defer watcher.Wait()
 	defer c.endWatch()
 	c.answer(ctx, e, req)
@@ -121,16 +125,29 @@ func (c *muxCall) interrupted(cause error) {
 	c.out.refuse(cause)
 }
 
-// watch waits for the caller to leave. The caller sends nothing after its request, so
-// that any end of the read means just that.
-func (c *muxCall) watch(cancel context.CancelCauseFunc) {
-	var b [1]byte
-	n, err := c.st.Read(b[:])
+// stopFrame is all that a caller may send after its request, once.
+var stopFrame = appendFrame(nil, frameStop, nil)
+
+// watch waits for the caller to stop the handler or to leave. early was received with the
+// request. After a stop, any end of the read means that the caller left.
+func (c *muxCall) watch(early []byte, stop chan<- struct{}, cancel context.CancelCauseFunc) {
+	got, buf := early, make([]byte, len(stopFrame))
+	var n int
+	var err error
+	for err == nil && len(got) < len(stopFrame) && bytes.HasPrefix(stopFrame, got) {
+		n, err = c.st.Read(buf[len(got):])
+		got = append(got, buf[len(got):len(got)+n]...)
+	}
+	if err == nil && bytes.Equal(got, stopFrame) {
+		close(stop)
+		n, err = c.st.Read(buf[:1])
+		got = buf[:n]
+	}
 	switch {
 	case c.over.Load():
 	case c.sess.IsClosed():
 		cancel(fmt.Errorf("%w: %w", ErrClientGone, c.sess.reason()))
-	case n > 0:
+	case len(got) > 0:
 		c.server.log.Warn("caller broke the protocol", "peer", c.sess.RemoteAddr().String())
 		cancel(ErrStopped)
 	default:

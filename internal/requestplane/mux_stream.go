@@ -21,6 +21,7 @@ type muxStream struct {
 
 	mu    sync.Mutex
 	final error // what Recv returns from now on
+	asked bool  // Stop was called
 }
 
 func newMuxStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *muxStream {
@@ -141,6 +142,18 @@ func (s *muxStream) end(err error) error {
 	s.conn.spawn(func() { s.st.Close() })
 	s.conn.release()
 	return err
+}
+
+// Stop implements [Stream].
+func (s *muxStream) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked || s.final != nil {
+		return
+	}
+	s.asked = true
+	// It may block while the peer does not read. The end of the stream ends that.
+	s.conn.spawn(func() { _, _ = s.st.Write(stopFrame) })
 }
 
 // Close implements [Stream].

@@ -22,6 +22,9 @@ type Request struct {
 	Path    string            // the endpoint path it was sent to
 	Headers map[string]string // may be nil
 	Body    []byte            // msgpack; the handler owns it
+	// Stop is closed when the caller asks the handler to end soon, send what it has, and
+	// return: [Stream.Stop]. It never is on a nil channel, or for callers that cannot ask.
+	Stop <-chan struct{}
 	// Stranger says that the caller has shown the token for calls, and has not proved the
 	// cluster's secret: it may call endpoints, and not act as a node.
 	Stranger bool
@@ -91,6 +94,12 @@ type Stream interface {
 	// Pending reports whether the next Recv has something to return at once: an item, or
 	// the end. It is for the goroutine that calls Recv.
 	Pending() bool
+
+	// Stop asks the handler to end with what it has, see [Request.Stop]. The answer goes on
+	// until its final marker; a handler that does not look runs to its end. Stop does not
+	// block, may be called from any goroutine, and does nothing after the end or a second
+	// time.
+	Stop()
 
 	// Close cancels the handler if it still runs and frees the stream. It does not
 	// block and is safe to call more than once. Every stream must be closed or

@@ -28,6 +28,8 @@ type balancedStream struct {
 	inner  requestplane.Stream
 	over   bool // the call is counted no more
 	closed bool
+
+	stopped bool // Stop was called
 }
 
 // next calls an instance that was not tried. why is the error of the last one, which is
@@ -68,6 +70,9 @@ func (s *balancedStream) use(at cluster.InstanceID, inner requestplane.Stream) e
 		return requestplane.ErrStreamClosed
 	}
 	s.at, s.inner, s.over = at, inner, false
+	if s.stopped {
+		inner.Stop()
+	}
 	return nil
 }
 
@@ -114,6 +119,15 @@ func (s *balancedStream) ctxAlive() bool { return s.ctx.Err() == nil }
 
 // Pending implements [requestplane.Stream].
 func (s *balancedStream) Pending() bool { return s.current().Pending() }
+
+// Stop implements [requestplane.Stream]. A request that goes to another instance afterwards is
+// stopped there.
+func (s *balancedStream) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	s.inner.Stop()
+}
 
 // Close implements [requestplane.Stream].
 func (s *balancedStream) Close() {

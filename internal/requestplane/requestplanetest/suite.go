@@ -60,6 +60,10 @@ func Run(t *testing.T, newPlane Make) {
 		{"CallAfterClose", testCallAfterClose},
 		{"BackPressure", testBackPressure},
 
+		{"Stop", testStop},
+		{"StopAtOnce", testStopAtOnce},
+		{"StopThenClose", testStopThenClose},
+
 		{"Remove", testRemove},
 		{"RemoveTimesOut", testRemoveTimesOut},
 		{"RemoveThenHandle", testRemoveThenHandle},
