@@ -8,9 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/natspipe"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/undo"
 )
 
 func measurePlane(ctx context.Context, s *session) (Section, error) {
@@ -73,12 +76,12 @@ func (c caller) read(ctx context.Context, n int) error {
 	return nil
 }
 
-// readAll reads n items over the given number of concurrent streams.
-func (c caller) readAll(ctx context.Context, n, streams int) error {
+// readStreams reads n items over the given number of concurrent streams.
+func readStreams(ctx context.Context, n, streams int, read func(context.Context, int) error) error {
 	errs := make([]error, streams)
 	var wg sync.WaitGroup
 	for i := range streams {
-		wg.Go(func() { errs[i] = c.read(ctx, (i+1)*n/streams-i*n/streams) })
+		wg.Go(func() { errs[i] = read(ctx, (i+1)*n/streams-i*n/streams) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -90,19 +93,79 @@ const (
 	keyItemUS = "cpu_us_per_item"
 )
 
-// planes are the networks of the request plane, in the order of the tables.
-var planes = []struct {
-	name   string
-	listen func(requestplane.ServerConfig) (requestplane.Server, error)
-}{
-	{"tcp", func(cfg requestplane.ServerConfig) (requestplane.Server, error) { return requestplane.ListenTCP(cfg) }},
-	{"http", func(cfg requestplane.ServerConfig) (requestplane.Server, error) { return requestplane.ListenHTTP(cfg) }},
+// network is something that answers requests for tokens.
+type network struct {
+	name string
+	one  func(context.Context) error      // a request with one item back
+	read func(context.Context, int) error // a stream of so many
+}
+
+// networks returns the planes of the request plane, and gRPC. back ends them.
+func networks(ctx context.Context, s *session, nats *natsServer, back *undo.Stack) ([]network, error) {
+	key := handshake.RandomKey()
+	server, err := nats.hub(s)
+	if err != nil {
+		return nil, err
+	}
+	caller, err := nats.hub(s)
+	if err != nil {
+		return nil, err
+	}
+	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, Log: s.log, Pipes: func() (*natspipe.Hub, error) { return caller, nil }})
+	back.Push("close the client", func(context.Context) error { return client.Close() })
+	var all []network
+	for _, plane := range []cluster.Plane{cluster.PlaneTCP, cluster.PlaneHTTP, cluster.PlaneNATS} {
+		n, err := requestNetwork(plane, requestplane.ServerConfig{Key: key, Pipes: server, Log: s.log}, client, back)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	g, err := newGRPCPlane()
+	if err != nil {
+		return nil, err
+	}
+	back.Push("stop gRPC", func(context.Context) error { g.close(); return nil })
+	all = append(all, network{"gRPC", g.one, g.read})
+	for _, n := range all { // the first use makes connections
+		if err := n.one(ctx); err != nil {
+			return nil, fmt.Errorf("try out %s: %w", n.name, err)
+		}
+	}
+	return all, nil
+}
+
+// requestNetwork starts a server of one plane.
+func requestNetwork(plane cluster.Plane, cfg requestplane.ServerConfig, client requestplane.Client, back *undo.Stack) (network, error) {
+	srv, err := requestplane.Listen(plane, cfg)
+	if err != nil {
+		return network{}, err
+	}
+	back.Push("stop the server", func(context.Context) error { return srv.Close() })
+	const path = "1/tokens"
+	if _, err := srv.Handle(path, answerTokens); err != nil {
+		return network{}, err
+	}
+	c := caller{client, srv.Addr() + "/" + path}
+	return network{string(plane), func(ctx context.Context) error { return c.read(ctx, 1) }, c.read}, nil
 }
 
 func requestPlane(ctx context.Context, s *session, sec *Section) error {
-	key := handshake.RandomKey()
-	client := requestplane.NewClient(requestplane.ClientConfig{Key: key, Log: s.log})
-	defer func() { _ = client.Close() }() // no stream is open
+	nats, err := newNATSServer(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer nats.back.Run(stopStep, s.log)
+	var back undo.Stack
+	defer back.Run(stopStep, s.log)
+	all, err := networks(ctx, s, nats, &back)
+	if err != nil {
+		return err
+	}
+	raw, err := nats.rawRequests()
+	if err != nil {
+		return err
+	}
 	plain, err := newPingLoopback()
 	if err != nil {
 		return err
@@ -111,26 +174,17 @@ func requestPlane(ctx context.Context, s *session, sec *Section) error {
 	sc := s.scale.plane
 	cases := []Case{
 		latencyCase(casePing, time.Microsecond, func(context.Context) ([]time.Duration, error) { return plain.pings(sc.calls) }),
+		latencyCase(caseRawRequest, time.Microsecond, func(context.Context) ([]time.Duration, error) { return repeat(sc.calls, raw) }),
 	}
-	unary, rates := []string{casePing}, []string{}
-	for _, plane := range planes {
-		srv, err := plane.listen(requestplane.ServerConfig{Key: key, Log: s.log})
-		if err != nil {
-			return err
-		}
-		defer func() { _ = srv.Close() }() // no request is running
-		const path = "1/tokens"
-		if _, err := srv.Handle(path, answerTokens); err != nil {
-			return err
-		}
-		c := caller{client, srv.Addr() + "/" + path}
-		name := caseUnary + ", " + plane.name
+	unary, rates := []string{casePing, caseRawRequest}, []string{}
+	for _, n := range all {
+		name := caseUnary + ", " + n.name
 		unary = append(unary, name)
 		cases = append(cases, latencyCase(name, time.Microsecond, func(ctx context.Context) ([]time.Duration, error) {
-			return repeat(sc.calls, func() error { return c.read(ctx, 1) })
+			return repeat(sc.calls, func() error { return n.one(ctx) })
 		}))
-		for _, n := range sc.streams {
-			rate := c.rateCase(plane.name, sc.items, n)
+		for _, streams := range sc.streams {
+			rate := n.rateCase(sc.items, streams)
 			rates, cases = append(rates, rate.Name), append(cases, rate)
 		}
 	}
@@ -142,7 +196,7 @@ func requestPlane(ctx context.Context, s *session, sec *Section) error {
 		res.ratio(name, keyFactor, keyLatency+"_p50", casePing, 1)
 	}
 	sec.Tables = append(sec.Tables,
-		res.table("Request plane, one item back", "", append(latencyColumns("µs"), Column{keyFactor, "× plain TCP", nixlFactor}), unary...),
+		res.table("Request plane, one item back", "NATS is embedded and speaks TLS, as in a dynamod; the others are in cleartext.", append(latencyColumns("µs"), Column{keyFactor, "× plain TCP", nixlFactor}), unary...),
 		res.table("Request plane, streamed items", "Each item is the output of one token, encoded and decoded on its way.", []Column{
 			{keyItems, "items/s", ""}, {keyItemUS, "CPU µs/item", "processor time of both sides"},
 		}, rates...))
@@ -150,15 +204,15 @@ func requestPlane(ctx context.Context, s *session, sec *Section) error {
 }
 
 // rateCase streams items over a number of concurrent streams.
-func (c caller) rateCase(plane string, items, streams int) Case {
-	name := fmt.Sprintf("%d streams, %s", streams, plane)
+func (n network) rateCase(items, streams int) Case {
+	name := fmt.Sprintf("%d streams, %s", streams, n.name)
 	if streams == 1 {
-		name = "1 stream, " + plane
+		name = "1 stream, " + n.name
 	}
 	return Case{name, func(ctx context.Context) (Sample, error) {
 		begin := time.Now()
 		before, known := cpuTime()
-		if err := c.readAll(ctx, items, streams); err != nil {
+		if err := readStreams(ctx, items, streams, n.read); err != nil {
 			return nil, err
 		}
 		out := Sample{keyItems: float64(items) / time.Since(begin).Seconds()}

@@ -21,7 +21,7 @@ import (
 const (
 	caseSync    = "write 2 KiB and fsync"
 	caseEtcd    = "etcd, put to watch event"
-	caseNATS    = "NATS, publish to subscriber"
+	caseNATS    = "event plane, publish to subscriber"
 	caseQueue   = "work queue, enqueue to handler"
 	keyBySync   = "times_fsync"
 	valueBytes  = 200 // of a key or an event
@@ -36,6 +36,7 @@ var errNoNews = errors.New("nothing arrived within 10 s")
 type stores struct {
 	etcd  *store.Etcd
 	bus   *events.NATS
+	raw   func() error // publishes past the event plane
 	watch *store.Watcher
 	news  chan string // keys of events and queue messages
 	file  *os.File
@@ -73,6 +74,9 @@ func newStores(ctx context.Context, s *session) (_ *stores, err error) {
 		return nil, err
 	}
 	st.back.Push("close the NATS connection", func(context.Context) error { return st.bus.Close() })
+	if st.raw, err = rawPublish(nats.Addr(), id, &st.back); err != nil {
+		return nil, err
+	}
 	if st.watch, err = st.etcd.Watch(ctx, benchPrefix); err != nil {
 		return nil, err
 	}
@@ -221,6 +225,7 @@ func storePlanes(ctx context.Context, s *session, sec *Section) error {
 		latencyCase(casePing, time.Microsecond, func(context.Context) ([]time.Duration, error) { return plain.pings(sc.messages) }),
 		latencyCase(caseSync, time.Microsecond, func(context.Context) ([]time.Duration, error) { return repeat(sc.puts, st.sync) }),
 		latencyCase(caseEtcd, time.Microsecond, each(sc.puts, st.put)),
+		latencyCase(caseRawPublish, time.Microsecond, func(context.Context) ([]time.Duration, error) { return repeat(sc.messages, st.raw) }),
 		latencyCase(caseNATS, time.Microsecond, each(sc.messages, st.publish)),
 		latencyCase(caseQueue, time.Microsecond, each(sc.puts, enqueue)),
 	})
@@ -228,7 +233,7 @@ func storePlanes(ctx context.Context, s *session, sec *Section) error {
 		return err
 	}
 	res.ratio(caseEtcd, keyBySync, keyLatency+"_p50", caseSync, 1)
-	for _, c := range []string{caseNATS, caseQueue} {
+	for _, c := range []string{caseRawPublish, caseNATS, caseQueue} {
 		res.ratio(c, keyFactor, keyLatency+"_p50", casePing, 1)
 	}
 	sec.Tables = append(sec.Tables, res.table("Embedded etcd and NATS", "Values of 200 bytes, one at a time.", append(latencyColumns("µs"),
