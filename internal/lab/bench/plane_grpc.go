@@ -17,7 +17,7 @@ import (
 type grpcPlane struct {
 	srv  *grpc.Server
 	conn *grpc.ClientConn
-	done chan error
+	done chan struct{}
 }
 
 // rawCodec passes messages through, which are *[]byte.
@@ -53,13 +53,16 @@ func newGRPCPlane() (*grpcPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &grpcPlane{srv: grpc.NewServer(grpc.ForceServerCodec(rawCodec{})), done: make(chan error, 1)}
+	p := &grpcPlane{srv: grpc.NewServer(grpc.ForceServerCodec(rawCodec{})), done: make(chan struct{})}
 	p.srv.RegisterService(&grpc.ServiceDesc{
 		ServiceName: grpcService, HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "One", Handler: grpcAnswerOne}},
 		Streams: []grpc.StreamDesc{{StreamName: "Many", ServerStreams: true, Handler: grpcAnswerMany}},
 	}, struct{}{})
-	go func() { p.done <- p.srv.Serve(ln) }()
+	go func() {
+		defer close(p.done)
+		_ = p.srv.Serve(ln) // until Stop
+	}()
 	p.conn, err = grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
 	if err != nil {
 		p.srv.Stop()
@@ -75,7 +78,7 @@ func (p *grpcPlane) close() {
 	<-p.done
 }
 
-func grpcAnswerOne(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func grpcAnswerOne(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the library has this order
 	var body []byte
 	var n int
 	if err := decode(&body); err != nil {
