@@ -80,11 +80,12 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// A reset that a stranger sent to one end is told to the other by its beats.
-func TestBeatsTellOfClosedPipes(t *testing.T) {
+// An end that broke without a word, as by a reset that a stranger sent, tells the other at its
+// next beat, whether it was closed or not.
+func TestBeatsTellOfBrokenPipes(t *testing.T) {
 	a, b := pair(t, startServer(t, server.Options{}), lively)
+	defer a.Close()
 	a.fail(errors.New("test"), "")
-	a.Close()
 	if _, err := io.ReadAll(b); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "no such pipe") {
 		t.Errorf("Read = %v", err)
 	}
@@ -183,7 +184,7 @@ func TestBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := from.Dial(t.Context(), ln.Addr().String()); !errors.Is(err, ErrRefused) {
+	if _, err := from.newConn(""); !errors.Is(err, ErrRefused) {
 		t.Errorf("one more than the process may have: %v", err)
 	}
 	if err := from.Close(); err != nil || len(from.pipes) != 0 {
