@@ -26,6 +26,7 @@ type Engine struct {
 	log     *slog.Logger
 
 	mail  chan func()    // executed by Run between steps; nil in a Stepper
+	asked atomic.Bool    // a probe is in mail
 	ends  chan struct{}  // closed when Run begins to end
 	done  chan struct{}  // closed when Run has returned
 	wg    sync.WaitGroup // holders of reservations, held prompts, exports and imports
@@ -58,7 +59,9 @@ type Engine struct {
 	outbox    []delivery // output of the current step
 	draining  bool
 	closing   bool
-	failures  int // consecutive failed steps
+	failures  int             // consecutive failed steps
+	broken    error           // after too many of them
+	life      context.Context // of Run
 	count     cluster.WorkerStats
 }
 
@@ -82,6 +85,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 		seqs:    make(map[string]*sequence),
 		away:    make(map[string]int),
 		pace:    pace{target: cfg.ITLTarget},
+		life:    context.Background(),
 
 		draftSeed: rand.Uint64(),
 	}
@@ -97,6 +101,7 @@ func (e *Engine) MaxModelLen() int { return e.cfg.MaxModelLen }
 // sequence, waits until all holders have released their blocks, and returns the cause.
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
+	e.life = ctx
 	err := e.loop(ctx)
 	e.shutDown()
 	return err
@@ -105,6 +110,9 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) loop(ctx context.Context) error {
 	for {
 		e.readMail()
+		if e.broken != nil {
+			return e.broken
+		}
 		progress, err := e.tick(ctx)
 		if err != nil {
 			return err

@@ -54,12 +54,17 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 }
 
 func (e *Engine) stepFailed(err error) error {
-	e.failures++
 	e.pace.pause()
-	e.log.Error("step failed", "sequences", len(e.parts), "failures", e.failures, "error", err)
 	for _, s := range e.parts {
 		e.cancel(s, protocol.FinishError, fmt.Errorf("engine step: %w", err))
 	}
+	return e.countFailure(len(e.parts), err)
+}
+
+// countFailure returns an error if too many steps in a row have failed.
+func (e *Engine) countFailure(sequences int, err error) error {
+	e.failures++
+	e.log.Error("step failed", "sequences", sequences, "failures", e.failures, "error", err)
 	if e.failures >= maxStepFailures {
 		return fmt.Errorf("engine stopped after %d failed steps in a row: %w", e.failures, err)
 	}
