@@ -27,6 +27,7 @@ type Served struct {
 	transport cluster.Transport    // of an announced endpoint
 	record    *record
 	prober    *prober // nil without a canary
+	health    *Served // whose health it shares; nil: none
 
 	mu sync.Mutex
 	// paths holds the bound paths by instance id. After a lost lease, the previous path
@@ -42,8 +43,8 @@ type path struct {
 
 // Serve answers requests for an endpoint of the runtime's own namespace; see
 // [Endpoint.Serve].
-func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler) (*Served, error) {
-	return d.In("").Component(component).Endpoint(endpoint).Serve(ctx, h)
+func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler, opts ...ServeOption) (*Served, error) {
+	return d.In("").Component(component).Endpoint(endpoint).Serve(ctx, h, opts...)
 }
 
 // Announce registers an endpoint of the runtime's own namespace; see [Endpoint.Announce].
