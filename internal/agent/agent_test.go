@@ -346,11 +346,14 @@ func TestStatusServer(t *testing.T) {
 	declare(t, x.store, 1)
 	patience.Until(t, "the failed worker shows", func() bool {
 		code, h := health()
-		return code == http.StatusServiceUnavailable && h.Status == "notready" && h.Endpoints["worker-1"] == "failed" &&
+		return code == http.StatusServiceUnavailable && h.Status == "notready" && h.Workers["worker-1"] == cluster.StateFailed &&
 			len(h.Reasons) == 1 && strings.Contains(h.Reasons[0], "worker-1: load model: needs 9 GiB")
 	})
 	a.loads.set(func(l *loads) { l.err = nil })
-	patience.Until(t, "it is ready again", func() bool { code, h := health(); return code == http.StatusOK && h.Endpoints["worker-1"] == "ready" })
+	patience.Until(t, "it is ready again", func() bool {
+		code, h := health()
+		return code == http.StatusOK && h.Workers["worker-1"] == cluster.StateReady && h.Endpoints["generate"] == "ready"
+	})
 	if _, body := get(t, base+"/metrics"); !strings.Contains(body, "dynamo_component_") {
 		t.Errorf("no metrics of the worker: %.300s", body)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker"
 )
@@ -96,6 +97,16 @@ func (r *runner) status() cluster.WorkerStatus {
 		return r.w.Status()
 	}
 	return r.last
+}
+
+// endpoints returns the health of the worker's endpoints, by name.
+func (r *runner) endpoints() map[string]runtime.Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.w == nil {
+		return nil
+	}
+	return r.w.Endpoints()
 }
 
 // begin returns the runner's work as a function. The work survives the end of ctx and

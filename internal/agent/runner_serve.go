@@ -61,7 +61,7 @@ func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int,
 // outcome returns the status of a worker whose Run, under ctx, returned err.
 func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerStatus {
 	st := w.Status()
-	st.InstanceID, st.LeaseTTLMS = 0, 0
+	st.InstanceID, st.LeaseTTLMS, st.Unhealthy = 0, 0, ""
 	if errors.Is(err, worker.ErrDrained) || errors.Is(context.Cause(ctx), errNotNeeded) {
 		st.State, st.Reason = cluster.StateDrained, ""
 	} else {

@@ -146,20 +146,27 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// health is the answer of /health, in Dynamo's format with the reasons added. Callers
-// that are no insiders get only status and uptime.
+// Values of status and endpoints in the answer of /health.
+const (
+	healthReady    = "ready"
+	healthNotReady = "notready"
+)
+
+// health is the answer of /health, in Dynamo's format with workers and reasons added.
+// Callers that are no insiders get only status and uptime.
 type health struct {
-	Status    string            `json:"status"` // ready, notready
-	Uptime    map[string]int64  `json:"uptime"`
-	Endpoints map[string]string `json:"endpoints,omitzero"` // by worker; nil is left out
-	Reasons   []string          `json:"reasons,omitempty"`
-	Alarms    []string          `json:"alarms,omitempty"` // problems to solve although the node works
+	Status    string                   `json:"status"`
+	Uptime    map[string]int64         `json:"uptime"`
+	Endpoints map[string]string        `json:"endpoints,omitzero"` // by name, of all workers; nil is left out
+	Workers   map[string]cluster.State `json:"workers,omitempty"`
+	Reasons   []string                 `json:"reasons,omitempty"`
+	Alarms    []string                 `json:"alarms,omitempty"` // problems to solve although the node works
 }
 
 func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	h := health{Status: "ready", Uptime: uptime(a.started), Endpoints: map[string]string{}, Alarms: a.alarms.texts()}
+	h := health{Status: healthReady, Uptime: uptime(a.started), Endpoints: a.workers.endpoints(), Workers: map[string]cluster.State{}, Alarms: a.alarms.texts()}
 	if a.stopping.Load() {
 		h.Reasons = append(h.Reasons, "the node is stopping")
 	}
@@ -175,17 +182,20 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 		*shared = append(*shared, "nats: not connected to "+a.stores.natsURL)
 	}
 	for _, st := range a.workers.statuses() {
-		h.Endpoints[st.Name] = string(st.State)
-		if st.State == cluster.StateFailed {
+		h.Workers[st.Name] = st.State
+		switch {
+		case st.State == cluster.StateFailed:
 			h.Reasons = append(h.Reasons, st.Name+": "+st.Reason)
+		case st.Unhealthy != "":
+			h.Reasons = append(h.Reasons, st.Name+" is unhealthy: "+st.Unhealthy)
 		}
 	}
 	code := http.StatusOK
 	if len(h.Reasons) > 0 {
-		h.Status, code = "notready", http.StatusServiceUnavailable
+		h.Status, code = healthNotReady, http.StatusServiceUnavailable
 	}
 	if !frontend.Insider(r, string(a.cfg.Frontend.APIKey)) {
-		h.Endpoints, h.Reasons, h.Alarms = nil, nil, nil
+		h.Endpoints, h.Workers, h.Reasons, h.Alarms = nil, nil, nil, nil
 	}
 	writeJSON(w, code, h)
 }

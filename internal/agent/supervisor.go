@@ -234,6 +234,24 @@ func (s *supervisor) stop() {
 }
 
 // statuses returns the current status of every worker of this node.
+// endpoints says of each endpoint that workers of this node serve whether it works at all of
+// them: ready or notready, by name.
+func (s *supervisor) endpoints() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]string{}
+	for _, r := range s.runners {
+		for name, h := range r.endpoints() {
+			if !h.Ready {
+				out[name] = healthNotReady
+			} else if out[name] == "" {
+				out[name] = healthReady
+			}
+		}
+	}
+	return out
+}
+
 func (s *supervisor) statuses() []cluster.WorkerStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

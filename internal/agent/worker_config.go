@@ -29,7 +29,7 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 	return worker.Config{
 		Assignment: as, Namespace: a.cfg.Namespace, Node: a.nodeID, Restarts: restarts, Taints: a.cfg.Node.Taints,
 		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
-		NIXL: a.nixlConfig, Settings: a.settings.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log,
+		NIXL: a.nixlConfig, Settings: a.settings.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log, Health: worker.HealthCheck(a.cfg.HealthCheck),
 		Load: func(ctx context.Context, progress func(float64)) (*worker.Loaded, error) {
 			l, err := load(ctx, as, progress)
 			if errors.Is(err, ErrMemory) && as.Replaces != "" && a.admit(as, as.Replaces) == nil {

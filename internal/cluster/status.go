@@ -38,6 +38,9 @@ type WorkerStatus struct {
 	StartedAt      time.Time  `json:"started_at,omitzero"`
 	// UpdatedAt is when the worker wrote this, by its own clock.
 	UpdatedAt time.Time `json:"updated_at"`
+	// Unhealthy says why the worker may not answer requests, as its canary found; empty while
+	// it does, and without a canary.
+	Unhealthy string `json:"unhealthy,omitempty"`
 	// Restarts counts starts after failures; RetryAt is when the next one is due.
 	Restarts int       `json:"restarts,omitempty"`
 	RetryAt  time.Time `json:"retry_at,omitzero"`

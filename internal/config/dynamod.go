@@ -39,6 +39,7 @@ type Dynamod struct {
 	NATS         NATS         `mapstructure:"nats"`
 	Frontend     Frontend     `mapstructure:"frontend"`
 	Status       Status       `mapstructure:"status"`
+	HealthCheck  HealthCheck  `mapstructure:"health_check"`
 	RequestPlane RequestPlane `mapstructure:"request_plane"`
 	NIXL         NIXL         `mapstructure:"nixl"`
 	CPU          CPU          `mapstructure:"cpu"`
@@ -140,6 +141,13 @@ type Status struct {
 	TLSServer `mapstructure:",squash"`
 	// Profiles serves profiles, too; the address must be on loopback then.
 	Profiles bool `mapstructure:"profiles"`
+}
+
+// HealthCheck probes the workers of this node.
+type HealthCheck struct {
+	Enabled bool          `mapstructure:"enabled"`
+	Wait    time.Duration `mapstructure:"wait"`
+	Timeout time.Duration `mapstructure:"timeout"`
 }
 
 // RequestPlane configures the transport of requests between nodes.
@@ -272,6 +280,7 @@ func DynamodTable() Table {
 			{"nats", "NATS: events and the prefill queue"},
 			{"frontend", "OpenAI-compatible HTTP server"},
 			{"status", "Health, readiness and metrics over HTTP"},
+			{"health_check", "Probes of workers that compute nothing"},
 			{"request_plane", "Requests between frontends and workers"},
 			{"nixl", "KV cache transfer between workers"},
 			{"cpu", "CPU devices"},
@@ -337,6 +346,9 @@ func dynamodServingKeys() []Key {
 		{Name: "status.tls_key_file", Kind: KindPath, Default: "", Help: "key of that certificate, or its PEM text"},
 		{Name: "status.tls_client_ca_file", Kind: KindPath, Default: "", Help: "authorities of client certificates, or their PEM text; with them, only clients with such a certificate can connect, and they see what the API key would show them"},
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
+		{Name: "health_check.enabled", Kind: KindBool, Default: false, Aliases: []Alias{{Name: "DYN_HEALTH_CHECK_ENABLED"}}, Help: "probe each worker that computes nothing with a step of one token; one that does not answer is degraded, /health of the status server answers 503, and frontends send requests to others"},
+		{Name: "health_check.wait", Kind: KindDuration, Default: 10 * time.Second, Aliases: []Alias{{Name: "DYN_CANARY_WAIT_TIME", Unit: "s"}}, Help: "how long a worker computes nothing before it is probed; longer than its longest step"},
+		{Name: "health_check.timeout", Kind: KindDuration, Default: 3 * time.Second, Aliases: []Alias{{Name: "DYN_HEALTH_CHECK_REQUEST_TIMEOUT", Unit: "s"}}, Help: "how long a probe may take"},
 		{Name: "request_plane.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address for requests to the workers of this node; port 0 takes a free one; with node.advertise_host, this default is port 7370 of that host; not used by request_plane.mode nats"},
 		{Name: "request_plane.mode", Flag: "request-plane", Kind: KindString, Default: PlaneTCP, Choices: []string{PlaneTCP, PlaneHTTP, PlaneNATS}, Aliases: []Alias{{Name: "DYN_REQUEST_PLANE"}}, Help: "how this node serves requests: tcp, the fastest; http (HTTP/2), which curl can call; or nats, for nodes that reach NATS and not each other; each node calls the others as they serve, so that nodes may differ"},
 		{Name: "request_plane.tls", Kind: KindBool, Default: false, Help: "encrypt requests between nodes; the same on all nodes; needs no certificates, as both sides prove the cluster's secret within the TLS session"},

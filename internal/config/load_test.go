@@ -51,6 +51,7 @@ func TestDefaults(t *testing.T) {
 		Log:          config.Log{Level: "info", Format: "text"},
 		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, TrustedProxies: []string{}, CORSOrigins: []string{}, AllowedHosts: []string{}, RequestTimeout: 10 * time.Minute, WriteTimeout: 30 * time.Second, MigrationLimit: 3},
 		Status:       config.Status{Listener: config.Listener{Listen: "127.0.0.1:0"}},
+		HealthCheck:  config.HealthCheck{Wait: 10 * time.Second, Timeout: 3 * time.Second},
 		RequestPlane: config.RequestPlane{Listener: config.Listener{Listen: "127.0.0.1:0"}, Mode: config.PlaneTCP},
 		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}, TCPStreams: 2},
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
@@ -164,6 +165,7 @@ func TestAliases(t *testing.T) {
 		"ETCD_ENDPOINTS=http://a:2379, b:2379", "NATS_SERVER=nats://n:4222", "DYN_NAMESPACE=team",
 		"ETCD_LEASE_TTL=20", "DYN_HTTP_BODY_LIMIT_MB=192", "DYNAMOD_FRONTEND_ENABLED=1",
 		"DYN_ROUTER_CONDITIONAL_DISAGG=true",
+		"DYN_HEALTH_CHECK_ENABLED=true", "DYN_CANARY_WAIT_TIME=20", "DYN_HEALTH_CHECK_REQUEST_TIMEOUT=1.5",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +178,9 @@ func TestAliases(t *testing.T) {
 	}
 	if got, err := cluster.ParseConditional(cfg.Disagg.Conditional); err != nil || got.Rule != cluster.ConditionalISLBounding {
 		t.Errorf("conditional disaggregation %+v, %v", got, err)
+	}
+	if want := (config.HealthCheck{Enabled: true, Wait: 20 * time.Second, Timeout: 1500 * time.Millisecond}); cfg.HealthCheck != want {
+		t.Errorf("health check %+v", cfg.HealthCheck)
 	}
 	// These two variables are defined as numbers of seconds and MiB.
 	if cfg.Etcd.LeaseTTL != 20*time.Second || cfg.Frontend.BodyLimit != 192<<20 {

@@ -43,10 +43,14 @@ var unused = map[string][]string{
 	"request_plane.tls encrypts requests, and the cluster's secret takes the place of certificates": {
 		"DYN_TCP_TLS_CERT_PATH", "DYN_TCP_TLS_KEY_PATH", "DYN_TCP_TLS_CA_CERT_PATH", "DYN_TCP_TLS_INSECURE", "DYN_TCP_TLS_SERVER_NAME", "DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS",
 	},
-	"KV caches have no host or disk tier":            {"DYN_KVBM_CPU_CACHE_GB", "DYN_KVBM_CPU_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_GB", "DYN_KVBM_DISK_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_DIR"},
-	"adapters (LoRA) are not supported":              {"DYN_LORA_ENABLED", "DYN_LORA_PATH"},
-	"the status server always runs (status.listen)":  {"DYN_SYSTEM_ENABLED", "DYN_SYSTEM_HOST", "DYN_SYSTEM_PORT", "DYN_SYSTEM_HEALTH_PATH", "DYN_SYSTEM_LIVE_PATH", "DYN_SYSTEM_STARTING_HEALTH_STATUS", "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS"},
-	"log.level and log.format say how the log looks": {"DYN_LOG", "DYN_LOGGING_JSONL", "DYN_LOGGING_CONFIG_PATH"},
+	"KV caches have no host or disk tier":                                           {"DYN_KVBM_CPU_CACHE_GB", "DYN_KVBM_CPU_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_GB", "DYN_KVBM_DISK_CACHE_OVERRIDE_NUM_BLOCKS", "DYN_KVBM_DISK_CACHE_DIR"},
+	"adapters (LoRA) are not supported":                                             {"DYN_LORA_ENABLED", "DYN_LORA_PATH"},
+	"the status server always runs (status.listen)":                                 {"DYN_SYSTEM_ENABLED", "DYN_SYSTEM_HOST", "DYN_SYSTEM_PORT"},
+	"the status server answers at /health and /live":                                {"DYN_SYSTEM_HEALTH_PATH", "DYN_SYSTEM_LIVE_PATH"},
+	"a node is ready once it has joined; a worker is registered when it can answer": {"DYN_SYSTEM_STARTING_HEALTH_STATUS"},
+	"/health counts every endpoint of the node's workers":                           {"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS"},
+	"health_check.enabled probes workers with one token of their model":             {"DYN_HEALTH_CHECK_PAYLOAD"},
+	"log.level and log.format say how the log looks":                                {"DYN_LOG", "DYN_LOGGING_JSONL", "DYN_LOGGING_CONFIG_PATH"},
 }
 
 // unusedVariables warns of variables that Dynamo reads and dynamod does not.

@@ -236,6 +236,8 @@ func (d Dynamod) Validate() error {
 	if t := d.Frontend.WriteTimeout; t < time.Second || t > time.Hour {
 		v.wrong("frontend.write_timeout", "%s is not between 1s and 1h", formatDuration(t))
 	}
+	v.probed("health_check.wait", d.HealthCheck.Wait)
+	v.probed("health_check.timeout", d.HealthCheck.Timeout)
 	if d.Disagg.RemotePrefillTimeout == 0 {
 		v.wrong("disagg.remote_prefill_timeout", "0 would never wait; expected a duration like 30s")
 	}
@@ -251,6 +253,12 @@ func (d Dynamod) Validate() error {
 			strings.TrimPrefix(err.Error(), "speculative: "))
 	}
 	return v.problems.err()
+}
+
+func (v *validator) probed(key string, d time.Duration) {
+	if d < 100*time.Millisecond || d > time.Hour {
+		v.wrong(key, "%s is not between 100ms and 1h", formatDuration(d))
+	}
 }
 
 // Validate checks what a single value cannot show, like [Dynamod.Validate].

@@ -53,6 +53,8 @@ func TestDynamodValidate(t *testing.T) {
 		{"frontend for certified clients", []string{"--frontend-host=gpu-7", "--frontend-tls-cert-file=c", "--frontend-tls-key-file=k", "--frontend-tls-client-ca-file=a"}, ""},
 		{"frontend for all with TLS", []string{"--frontend-host=gpu-7", "--frontend-tls-cert-file=c", "--frontend-tls-key-file=k"}, "address that other hosts reach"},
 		{"frontend for all that is off", []string{"--frontend-host=::", "--frontend-enabled=false"}, ""},
+		{"probes without a pause", []string{"--health-check-wait=0"}, "--health-check-wait: health_check.wait: 0s is not between 100ms and 1h"},
+		{"probes without time", []string{"--health-check-timeout=1ms"}, "--health-check-timeout: health_check.timeout: 1ms is not between 100ms and 1h"},
 		{"no time to read", []string{"--frontend-write-timeout=0"}, "--frontend-write-timeout: frontend.write_timeout: 0s is not between 1s and 1h"},
 		{"target in nanoseconds", []string{"--engine-itl-target=100us"}, "--engine-itl-target: engine.itl_target: 100µs is not a number of whole milliseconds up to 24h"},
 		{"speculation", []string{"--engine-speculative=eagle"}, `--engine-speculative: engine.speculative: "eagle" is not off or ngram; expected off, ngram, ngram:5, or ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2`},

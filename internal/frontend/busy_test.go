@@ -159,3 +159,39 @@ func TestBusyWorkersTakeWhatHasBegun(t *testing.T) {
 	}
 	close(release)
 }
+
+// A worker that says that it may not answer gets no requests while there is another, and
+// again when it is the last one, or has said nothing for a while.
+func TestUnhealthyWorkerIsAvoided(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.fake("worker-1", say("abc")), w.fake("worker-2", say("abc"))
+	s := routing()
+	s.change(func(k *Settings) { k.Strategy = protocol.StrategyDecodeFirst })
+	f := w.routed(s, 0, 2)
+	tell := func(fk *fake, why string) {
+		f.caches.came(fk.drt.ID(), fk.name)
+		f.caches.status(cluster.WorkerStatus{InstanceID: fk.drt.ID(), Unhealthy: why})
+	}
+	tell(one, "no answer")
+	tell(two, "")
+	for range 4 {
+		wholeAnswer(t, f.post("/v1/completions", textBody(nil)))
+	}
+	if len(one.got()) != 0 || len(two.got()) != 4 {
+		t.Errorf("the unhealthy one got %d, the other %d", len(one.got()), len(two.got()))
+	}
+	if newest := f.decisions.find("", 1); newest[0].Candidates[1].Excluded != "unhealthy: no answer" {
+		t.Errorf("decided %+v", newest)
+	}
+	tell(two, "no answer either")
+	wholeAnswer(t, f.post("/v1/completions", textBody(nil)))
+	tell(two, "no answer either")
+	f.caches.mu.Lock()
+	f.caches.workers[one.drt.ID()].told = time.Now().Add(-oldStatus)
+	f.caches.mu.Unlock()
+	before := len(one.got())
+	wholeAnswer(t, f.post("/v1/completions", textBody(nil)))
+	if len(one.got()) != before+1 {
+		t.Error("what a worker said long ago keeps it excluded")
+	}
+}

@@ -41,6 +41,7 @@ type cachedWorker struct {
 	kvInUse  int     // blocks of it that are neither free nor only cached
 	prompts  int     // that it is computing
 	waiting  int     // tokens that these have left to compute
+	unwell   string  // why it may not answer
 	told     time.Time
 	accuracy cluster.KVAccuracy
 	recent   recent[cluster.KVAccuracy]
@@ -83,6 +84,7 @@ func (c *caches) status(st cluster.WorkerStatus) {
 	defer c.mu.Unlock()
 	w := c.workers[st.InstanceID]
 	s := &st.Stats
+	w.unwell = st.Unhealthy
 	w.rate, w.transfer, w.kvBlocks = s.PrefillRate, transferRate(st), s.KVTotal
 	w.kvInUse, w.prompts, w.waiting, w.told = s.KVUsed(), s.Prefilling, s.PrefillTokens, time.Now()
 }
@@ -185,7 +187,7 @@ func (c *caches) describe(candidates []router.Candidate, has held) {
 		if w := c.workers[of.ID]; w != nil {
 			of.PrefillRate, of.TransferRate, of.KVBlocks = w.rate, w.transfer, w.kvBlocks
 			if now.Sub(w.told) < oldStatus {
-				of.KVInUse = w.kvInUse
+				of.KVInUse, of.Unhealthy = w.kvInUse, w.unwell
 			}
 		}
 	}

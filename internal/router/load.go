@@ -51,6 +51,7 @@ func (l *Load) Preview(r Request, v View, pick func(Request, View) (Decision, er
 
 func (l *Load) pick(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, error) {
 	l.fill(r, v)
+	avoid(v.Candidates)
 	for i := range v.Candidates {
 		v.Limits.exclude(&v.Candidates[i])
 	}

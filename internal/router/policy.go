@@ -26,6 +26,8 @@ type Candidate struct {
 	Worker string
 	// Excluded says why the worker must not be chosen; empty if it may be.
 	Excluded string
+	// Unhealthy says why the worker may not answer; empty if nothing is known against it.
+	Unhealthy string
 	// Overlap holds the leading blocks of the prompt that are in the worker's cache.
 	Overlap Overlap
 	// Preference says how much the request prefers the worker; see [Constraints].
@@ -60,7 +62,8 @@ type Candidate struct {
 	// far as the router can tell.
 	Evicts float64
 
-	busy bool // Excluded by the limits of the view
+	busy    bool // Excluded by the limits of the view
+	avoided bool // Excluded because it is unhealthy
 }
 
 // Uncached returns how many tokens of the prompt the worker would have to compute. Of a

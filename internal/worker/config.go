@@ -44,8 +44,16 @@ type Config struct {
 	// status from then on writes it here, so that watchers never see it missing.
 	LastWord func(ctx context.Context, err error)
 
+	Health HealthCheck
+
 	Metrics *metrics.Registry
 	Log     *slog.Logger
+}
+
+// HealthCheck has the endpoints of a worker probed that need its engine.
+type HealthCheck struct {
+	Enabled       bool
+	Wait, Timeout time.Duration // as of [runtime.Canary]
 }
 
 // Loaded is a model ready to serve on a device.

@@ -74,6 +74,7 @@ func (b *board) get() cluster.WorkerStatus {
 func (w *Worker) Status() cluster.WorkerStatus {
 	st := w.board.get()
 	st.UpdatedAt = time.Now()
+	st.Unhealthy = w.unhealthy()
 	if t := w.term.Load(); t != nil {
 		st.InstanceID = t.drt.ID()
 		st.LeaseTTLMS = t.drt.Lease().TTL.Milliseconds()
@@ -138,18 +139,28 @@ const (
 	kvFine = 0.90
 )
 
+// Reasons of a degraded worker.
+const (
+	whyKVHigh    = "kv-high"
+	whyUnhealthy = "unhealthy: " // and what the canary says
+)
+
 // judge says whether a serving worker is degraded, and why.
 func (w *Worker) judge() {
 	st := w.Status()
 	if !st.State.Serving() || st.Stats.KVTotal == 0 {
 		return
 	}
+	state, reason := cluster.StateReady, ""
 	used := float64(st.Stats.KVUsed()) / float64(st.Stats.KVTotal)
 	switch {
-	case st.State == cluster.StateReady && used > kvHigh:
-		w.setState(cluster.StateDegraded, "kv-high")
-	case st.State == cluster.StateDegraded && used < kvFine:
-		w.setState(cluster.StateReady, "")
+	case st.Unhealthy != "":
+		state, reason = cluster.StateDegraded, whyUnhealthy+st.Unhealthy
+	case used > kvHigh, st.Reason == whyKVHigh && used >= kvFine:
+		state, reason = cluster.StateDegraded, whyKVHigh
+	}
+	if state != st.State || reason != st.Reason && state == cluster.StateDegraded {
+		w.setState(state, reason)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
@@ -35,7 +36,8 @@ type term struct {
 	peers     *kv.Peers                  // metadata of others
 	clients   map[string]*runtime.Client // by component and endpoint
 	served    []*runtime.Served
-	announced []*runtime.Served // those that routers use
+	probed    atomic.Pointer[runtime.Served] // the first of announced, which is probed for all
+	announced []*runtime.Served              // those that routers use
 	listening sync.WaitGroup
 	hush      context.CancelFunc // ends the listening
 
@@ -132,17 +134,18 @@ func (t *term) Client(ctx context.Context, component, endpoint string) (*runtime
 
 // Serve implements role.Host.
 func (t *term) Serve(ctx context.Context, endpoint string, h requestplane.Handler) (cluster.Instance, error) {
-	s, err := t.bind(ctx, endpoint, h)
+	s, err := t.bind(ctx, endpoint, h, t.watched()...)
 	if err != nil {
 		return cluster.Instance{}, err
 	}
+	t.probed.CompareAndSwap(nil, s)
 	t.announced = append(t.announced, s)
 	return s.Instance(), nil
 }
 
 // bind serves an endpoint until the term ends.
-func (t *term) bind(ctx context.Context, endpoint string, h requestplane.Handler) (*runtime.Served, error) {
-	s, err := t.drt.Serve(ctx, t.role.Component(), endpoint, h)
+func (t *term) bind(ctx context.Context, endpoint string, h requestplane.Handler, opts ...runtime.ServeOption) (*runtime.Served, error) {
+	s, err := t.drt.Serve(ctx, t.role.Component(), endpoint, h, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("serve %s/%s: %w", t.role.Component(), endpoint, err)
 	}

@@ -73,6 +73,8 @@ func TestExplainWorkerInEveryState(t *testing.T) {
 			[]string{"why: the vision tower is loaded and it turns images of requests into embeddings", "role: encode, on -", "load: 2 in work, 1 waiting\n"}},
 		{"full", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDegraded, Reason: "kv-high", Stats: cluster.WorkerStats{KVTotal: 100, KVActive: 97}},
 			[]string{"why: kv-high: 97 of 100 KV blocks are in use", "some may be preempted"}},
+		{"unhealthy", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDegraded, Reason: "unhealthy: no answer", Unhealthy: "no answer"},
+			[]string{"why: its engine does not answer: no answer", "next: frontends send requests to other workers", "try: dynctl logs worker-7"}},
 		{"draining", asked(cluster.DesireDrain, "n2"),
 			cluster.WorkerStatus{State: cluster.StateDraining, Drain: &cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: begin, Deadline: clitest.Noon.Add(281 * time.Second), Sequences: 14, Left: 3, Open: []cluster.OpenSequence{{RequestID: "r-1", OutTokens: 12, AgeMS: 2000, Why: "no room elsewhere"}}}},
 			[]string{"why: it was told to drain", "since: 2026-07-01T11:59:00Z", "step: finish-sequences: 3 of 14 sequences left", "open: r-1, 12 tokens out, for 2.0s: no room elsewhere", "deadline: in 4:41", "try: dynctl resume worker-7"}},

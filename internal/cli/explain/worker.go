@@ -93,7 +93,12 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 		}
 	case cluster.StateDegraded:
 		x.Why, x.Next = w.Reason, "it goes on serving"
-		if w.Reason == "kv-high" {
+		switch {
+		case w.Unhealthy != "":
+			x.Why = "its engine does not answer: " + w.Unhealthy
+			x.Next = "frontends send requests to other workers, until it computes again"
+			x.Try = []string{"dynctl logs " + w.Name, "dynctl restart " + w.Name}
+		case w.Reason == "kv-high":
 			x.Why = fmt.Sprintf("kv-high: %d of %d KV blocks are in use", w.Stats.KVUsed(), w.Stats.KVTotal)
 			x.Next = "it is ready again when sequences have ended; until then some may be preempted"
 			x.Try = []string{"dynctl scale --decode N", "dynctl get queues"}
