@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -17,6 +18,10 @@ import (
 // ErrNoInstance is returned when no instance of an endpoint is registered, or none with
 // the demanded id.
 var ErrNoInstance = runtime.ErrNoInstance
+
+// ErrUnspoken is returned for an instance that is registered with a transport that is none
+// of ours.
+var ErrUnspoken = errors.New("cannot be called")
 
 // CompareInstances orders instances by endpoint, then by worker, then by id.
 func CompareInstances(a, b cluster.Instance) int {
@@ -31,7 +36,7 @@ func CompareInstances(a, b cluster.Instance) int {
 // one. Body and items are what JSON decodes to, with integers as such. When each fails or
 // ctx ends, the worker is told to stop.
 //
-// Errors: ErrNoInstance; ErrUnreachable, if no instance can be reached; the cause of ctx,
+// Errors: ErrNoInstance; ErrUnspoken, if no instance has a transport of ours; ErrUnreachable, if no instance can be reached; the cause of ctx,
 // also when the worker noticed first that its deadline passed; else what the worker says.
 func (c *Cluster) Call(ctx context.Context, e cluster.Endpoint, id cluster.InstanceID, body any, each func(item any) error) error {
 	cfg := runtime.Config{Store: c.store, Client: c.plane, Namespace: e.Namespace, Log: c.log}
@@ -40,14 +45,10 @@ func (c *Cluster) Call(ctx context.Context, e cluster.Endpoint, id cluster.Insta
 		return err
 	}
 	defer found.Close()
-	if id == 0 && len(found.Instances()) == 0 {
-		return ErrNoInstance // whose endpoint the caller names
+	stream, err := c.call(ctx, found, id, body)
+	if errors.Is(err, ErrNoInstance) {
+		stream, err = c.callForeign(ctx, e, id, body, err)
 	}
-	b, err := found.Balance(runtime.Random)
-	if err != nil {
-		return err
-	}
-	stream, err := call(ctx, b, id, body)
 	if err != nil {
 		return callError(err)
 	}
@@ -66,12 +67,38 @@ func (c *Cluster) Call(ctx context.Context, e cluster.Endpoint, id cluster.Insta
 	}
 }
 
-func call(ctx context.Context, b *runtime.Balancer, id cluster.InstanceID, body any) (requestplane.Stream, error) {
-	request := requestID("call")
-	if id != 0 {
-		return b.Direct(ctx, id, request, nil, body)
+func (c *Cluster) call(ctx context.Context, found *runtime.Client, id cluster.InstanceID, body any) (requestplane.Stream, error) {
+	if id == 0 && len(found.Instances()) == 0 {
+		return nil, ErrNoInstance // whose endpoint the caller names
 	}
-	return b.Call(ctx, request, nil, body)
+	b, err := found.Balance(runtime.Random)
+	switch {
+	case err != nil:
+		return nil, err
+	case id != 0:
+		return b.Direct(ctx, id, requestID("call"), nil, body)
+	}
+	return b.Call(ctx, requestID("call"), nil, body)
+}
+
+// callForeign calls an instance that is registered in the layout of another release, or
+// returns none if there is no such instance either.
+func (c *Cluster) callForeign(ctx context.Context, e cluster.Endpoint, id cluster.InstanceID, body any, none error) (requestplane.Stream, error) {
+	v, err := c.ViewOf(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	unspoken := none
+	for _, inst := range slices.SortedFunc(slices.Values(v.Instances), CompareInstances) {
+		switch why := inst.Transport.Unspoken(); {
+		case id != 0 && id != inst.InstanceID:
+		case why != "":
+			unspoken = fmt.Errorf("%w: instance %s: %s", ErrUnspoken, inst.InstanceID, why)
+		case inst.Transport.Address() != "":
+			return c.plane.Call(ctx, inst.Transport.Address(), requestID("call"), nil, body)
+		}
+	}
+	return nil, unspoken
 }
 
 // callError gives an error of the request plane the meaning that [Cluster.Call] promises.

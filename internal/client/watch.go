@@ -127,7 +127,8 @@ type Watch struct {
 	nodes       *store.Prefix[cluster.Node]
 	assignments *store.Prefix[cluster.Assignment]
 	status      *store.Prefix[cluster.WorkerStatus]
-	instances   *store.Prefix[cluster.Instance]
+	instances   []*store.Prefix[cluster.Instance] // each wins over the later ones
+	of          cluster.Endpoint
 	cordons     *store.Prefix[cluster.Cordon]
 	key         string
 	namespace   string
@@ -147,7 +148,7 @@ func (c *Cluster) Watch(ctx context.Context) (*Watch, error) {
 // namespaces.
 func (c *Cluster) WatchOf(ctx context.Context, of cluster.Endpoint) (w *Watch, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w = &Watch{changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace), namespace: c.Namespace}
+	w = &Watch{of: of, changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace), namespace: c.Namespace}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -169,12 +170,30 @@ func (c *Cluster) WatchOf(ctx context.Context, of cluster.Endpoint) (w *Watch, e
 	if w.cordons, err = follow[cluster.Cordon](ctx, w, c, cluster.CordonPrefix(c.Namespace)); err != nil {
 		return w, err
 	}
-	w.instances, err = follow[cluster.Instance](ctx, w, c, of.Prefix())
-	return w, err
+	for i, prefix := range of.Prefixes() {
+		p, err := followAs(ctx, w, c, prefix, decodeInstance)
+		switch {
+		case err == nil:
+			w.instances = append(w.instances, p)
+		case i == 0 || ctx.Err() != nil:
+			return w, err
+		default: // a login may be limited to the keys that are in use
+			c.log.Debug("instances of other releases are not shown", "error", err)
+		}
+	}
+	return w, nil
+}
+
+func decodeInstance(kv store.KV) (cluster.Instance, error) {
+	return cluster.ReadInstance(kv.Key, kv.Value)
 }
 
 func follow[T any](ctx context.Context, w *Watch, c *Cluster, prefix string) (*store.Prefix[T], error) {
-	p, err := store.WatchPrefix(ctx, c.store, prefix, store.DecodeJSON[T], c.log)
+	return followAs(ctx, w, c, prefix, store.DecodeJSON[T])
+}
+
+func followAs[T any](ctx context.Context, w *Watch, c *Cluster, prefix string, decode func(store.KV) (T, error)) (*store.Prefix[T], error) {
+	p, err := store.WatchPrefix(ctx, c.store, prefix, decode, c.log)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +231,7 @@ func (w *Watch) View() View {
 		Nodes:       []cluster.Node{},
 		Assignments: map[string]cluster.Assignment{},
 		Status:      map[string]cluster.WorkerStatus{},
-		Instances:   slices.Collect(maps.Values(w.instances.Snapshot())),
+		Instances:   w.registered(),
 		Cordons:     map[string]cluster.Cordon{},
 	}
 	for _, n := range w.nodes.Snapshot() {
@@ -234,6 +253,28 @@ func (w *Watch) View() View {
 		v.Status[st.Name] = st
 	}
 	return v
+}
+
+// registered returns the instances that were asked for. One that is registered in several
+// layouts comes once.
+func (w *Watch) registered() []cluster.Instance {
+	all := slices.Collect(maps.Values(w.instances[0].Snapshot()))
+	known := map[string]bool{}
+	for _, p := range w.instances[1:] {
+		found := p.Snapshot()
+		if len(found) > 0 && len(known) == 0 {
+			for _, i := range all {
+				known[i.Key()] = true
+			}
+		}
+		for _, i := range found {
+			if w.of.Matches(i) && !known[i.Key()] {
+				known[i.Key()] = true
+				all = append(all, i)
+			}
+		}
+	}
+	return all
 }
 
 // compareNodes orders node names by number, so that node-2 comes before node-10.

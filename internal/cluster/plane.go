@@ -55,6 +55,20 @@ type Transport struct {
 	HTTP string `json:"http,omitempty"`
 	// NATS is "nats://subject/{instance id hex}/{endpoint}" for the nats request plane.
 	NATS string `json:"nats,omitempty"`
+	// Foreign is the subject of an instance of Dynamo that takes requests over NATS.
+	Foreign string `json:"nats_tcp,omitempty"`
+}
+
+// Unspoken says why an instance cannot be called whose transport is none of ours; empty if
+// the transport is one.
+func (t Transport) Unspoken() string {
+	switch {
+	case t.TCP != "" || t.HTTP != "" || t.NATS != "":
+		return ""
+	case t.Foreign != "":
+		return "it takes requests over NATS as Dynamo does (nats_tcp, subject " + t.Foreign + "), which is not supported"
+	}
+	return "its registration names no transport that is known (tcp, http, nats)"
 }
 
 // TransportTo returns the transport for the address of an endpoint on the request plane.

@@ -113,12 +113,12 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 }
 
 func decodeRegistration(kv store.KV) (registration, error) {
-	inst, err := store.DecodeJSON[cluster.Instance](kv)
+	inst, err := cluster.ReadInstance(kv.Key, kv.Value)
 	if err != nil {
-		return registration{}, err
+		return registration{}, fmt.Errorf("decode %s: %w", kv.Key, err)
 	}
-	if inst.Key() != kv.Key {
-		return registration{}, fmt.Errorf("registration of %s", inst.Key())
+	if why := inst.Transport.Unspoken(); why != "" {
+		return registration{}, fmt.Errorf("instance %s cannot be called: %s", inst.InstanceID, why)
 	}
 	return registration{instance: inst, revision: kv.ModRevision}, nil
 }

@@ -31,7 +31,10 @@ namespace and a component, or the name of an endpoint:
 
 Slashes separate as dots do, and the scheme may be left out. With more than three parts, the
 first ones are a nested namespace. A slash at the end asks for all below: a.b/ is the nested
-namespace a.b, and a.b/worker/ its component worker.`,
+namespace a.b, and a.b/worker/ its component worker.
+
+Instances that Dynamo registers under v1/instances/ or instances/ are listed, too. Those that
+take requests over NATS cannot be called.`,
 		Examples: []string{
 			"dynctl get endpoints",
 			"dynctl get endpoints dynamo.decode --watch",
@@ -111,7 +114,10 @@ func endpointsTable(s listing.Scene, items []endpoint, wide bool) *output.Table 
 // address returns the URL of a transport: without the path, which repeats the id, unless
 // there is room.
 func address(t cluster.Transport, wide bool) string {
-	if t.TCP == "" {
+	switch {
+	case t.Foreign != "" && t.Unspoken() != "":
+		return "nats_tcp:" + t.Foreign + " (not supported)"
+	case t.TCP == "":
 		return t.HTTP
 	}
 	host, _, _ := strings.Cut(t.TCP, "/")
