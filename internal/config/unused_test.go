@@ -33,6 +33,9 @@ func TestUnusedVariables(t *testing.T) {
 		{"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS=[]", "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS is not used: /health counts every endpoint of the node's workers"},
 		{"DYN_SYSTEM_LIVE_PATH=/alive", "DYN_SYSTEM_LIVE_PATH is not used: the status server answers at /health and /live"},
 		{"DYN_HEALTH_CHECK_ENABLED=false", ""},
+		{"DYN_COMPONENT=backend", "DYN_COMPONENT is not used: workers are registered by the names of their roles"},
+		{"DYN_RUNTIME_NUM_WORKER_THREADS=4", "DYN_RUNTIME_NUM_WORKER_THREADS is not used: cpu.cores and GOMAXPROCS say how many threads compute"},
+		{"DYN_TCP_POOL_SIZE=4", "DYN_TCP_POOL_SIZE is not used: connections of the request plane and their buffers have fixed limits"},
 		{"DYN_LORA_ENABLED=true", "DYN_LORA_ENABLED is not used: adapters (LoRA) are not supported"},
 		{"DYN_ROUTER_TEMPERATURE=", ""},
 		{"DYN_ROUTER_MODE=kv", ""},
@@ -60,7 +63,7 @@ func TestUnusedVariables(t *testing.T) {
 	table := DynamodTable()
 	for reason, names := range unused {
 		for _, name := range names {
-			if seen[name] || !strings.HasPrefix(name, "DYN_") && name != "NATS_TLS_INSECURE" {
+			if seen[name] || !strings.HasPrefix(name, "DYN_") && !slices.Contains([]string{"NATS_TLS_INSECURE", "OTEL_EXPORT_ENABLED"}, name) {
 				t.Errorf("%s is listed twice, or is not Dynamo's", name)
 			}
 			seen[name] = true
