@@ -225,8 +225,15 @@ func (r *Runtime) openPipes(cfg config.Dynamod, nc *events.NATS, log *slog.Logge
 
 // begin takes a lease.
 func (r *Runtime) begin(ctx context.Context, plumb runtime.Config) (err error) {
-	r.d, err = runtime.New(ctx, plumb)
-	return err
+	if r.d, err = runtime.New(ctx, plumb); err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // empty where the system does not tell
+	_, err = r.d.Introduce(ctx, cluster.Program{Name: plumb.Worker, Kind: cluster.ProgramOwn, Host: host, PID: os.Getpid()})
+	if err != nil {
+		return errors.Join(err, r.d.Close(ctx))
+	}
+	return nil
 }
 
 // Namespace returns the namespace of the runtime's events and models.

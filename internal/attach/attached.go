@@ -33,6 +33,7 @@ type attached struct {
 	spec    cluster.Service
 	held    bool // by a call, and not for a time
 	name    cluster.Endpoint
+	node    string // that holds the lease
 	service *outside.Service
 	newRT   func(context.Context) (*runtime.DistributedRuntime, error)
 	log     *slog.Logger
@@ -47,6 +48,7 @@ type attached struct {
 	reason  string // empty: ready
 	changed chan struct{}
 	drt     *runtime.DistributedRuntime // nil until the service was ready once
+	known   *runtime.Introduced         // the same
 	served  []*runtime.Served
 }
 
@@ -78,6 +80,9 @@ func (s *attached) state() (cluster.ServiceState, <-chan struct{}) {
 	return out, s.changed
 }
 
+// worker is the name of the service among those that hold leases.
+func (s *attached) worker() string { return "attached-" + s.id }
+
 func (s *attached) renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,6 +106,9 @@ func (s *attached) become(why error) {
 		s.log.Warn("attached service is not ready", "reason", reason)
 	}
 	s.reason = reason
+	if s.known != nil {
+		s.known.Say(reason)
+	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -177,13 +185,21 @@ func (s *attached) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	program := cluster.Program{Name: s.worker(), Kind: cluster.ProgramService, Node: s.node, URL: s.spec.URL}
+	if s.spec.Model != nil {
+		program.Model = s.spec.Model.Name
+	}
+	known, err := drt.Introduce(ctx, program)
+	if err != nil {
+		return errors.Join(err, drt.Close(ctx))
+	}
 	served, err := s.serve(ctx, drt)
 	if err != nil {
 		return errors.Join(err, drt.Close(ctx))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drt, s.served = drt, served
+	s.drt, s.served, s.known = drt, served, known
 	return nil
 }
 

@@ -96,13 +96,13 @@ func (s *Services) add(spec cluster.Service, held bool) (*attached, error) {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
 	a := &attached{
-		id: hex.EncodeToString(id[:]), spec: spec, held: held, name: name, service: service, renewed: time.Now(),
+		id: hex.EncodeToString(id[:]), spec: spec, held: held, name: name, node: s.cfg.Runtime.Node, service: service, renewed: time.Now(),
 		reason: notAsked, changed: make(chan struct{}), ended: make(chan struct{}),
 		log: s.cfg.Log.With("endpoint", name.String(), "url", spec.URL),
 	}
 	a.newRT = func(ctx context.Context) (*runtime.DistributedRuntime, error) {
 		cfg := s.cfg.Runtime
-		cfg.Worker, cfg.Incarnation, cfg.Log = "attached-"+a.id, a.id, a.log
+		cfg.Worker, cfg.Incarnation, cfg.Log = a.worker(), a.id, a.log
 		return runtime.New(ctx, cfg)
 	}
 	a.cut = s.cut

@@ -93,6 +93,19 @@ func (n *node) instances(name string) int {
 	return len(kvs)
 }
 
+// published is what the node publishes of its only service.
+func (n *node) published() cluster.Program {
+	kvs, _, err := n.store.List(n.t.Context(), cluster.ProgramPrefix("dynamo"))
+	if err != nil || len(kvs) != 1 {
+		n.t.Fatalf("%d programs, %v", len(kvs), err)
+	}
+	p, err := store.DecodeJSON[cluster.Program](kvs[0])
+	if err != nil || kvs[0].Lease == 0 || kvs[0].Lease != p.InstanceID {
+		n.t.Fatalf("%+v under %s, %v", p, kvs[0].Lease, err)
+	}
+	return p
+}
+
 func (n *node) ready(id string) bool {
 	for _, st := range n.List() {
 		if st.ID == id {
@@ -153,7 +166,12 @@ func TestServiceComesAndGoes(t *testing.T) {
 		if item, err := n.call(hello, map[string]int64{"a": 1}); err != nil || fmt.Sprint(item) != "map[a:1]" {
 			t.Errorf("%v %v", item, err)
 		}
+		patience.Until(t, "it is published as ready", func() bool { return n.published().State() == cluster.StateReady })
+		if p := n.published(); p.Name != "attached-"+st.ID || p.Kind != cluster.ProgramService || p.Node != "node-1" || p.URL != st.URL {
+			t.Errorf("published %+v", p)
+		}
 		p.absent.Store(true)
+		patience.Until(t, "it is published as not ready", func() bool { return strings.Contains(n.published().Reason, "503") })
 		patience.Until(t, "the service is out of discovery", func() bool { return n.instances(hello) == 0 })
 		patience.Until(t, "the service is not ready", func() bool { return !n.ready(st.ID) })
 	}

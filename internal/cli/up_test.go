@@ -59,7 +59,7 @@ func TestUpOnExternalStores(t *testing.T) {
 	if topo := w.topology(); topo.Model.Quantize != "q8_0" || topo.Model.ToolParser != "pythonic" {
 		t.Errorf("topology %+v", topo)
 	}
-	clitest.Has(t, "ps", w.ok("ps", "-o", "wide").stdout, "\tWEIGHTS\t", "\tdynctl-tiny\tq8_0\t", "\tTP\n", "\t1\n")
+	clitest.Has(t, "ps", w.ok("ps", "-o", "wide").stdout, "\tWEIGHTS\t", "\tdynctl-tiny\tq8_0\t", "\tTP\tSERVES\n", "\t1\t-\n")
 	clitest.Has(t, "JSON", w.ok("ps", "-o", "json").stdout, `"weights": "q8_0"`)
 	clitest.Has(t, "dry run", w.ok("up", "--dry-run").stdout, "would change nothing", "(built-in) as q8_0\n")
 	w.ok("up", "--quantize", "none", "-o", "json")

@@ -88,7 +88,11 @@ func (l leases) list(view View, now time.Time) []cluster.Lease {
 		}
 		left, _ := l.left(id, now)
 		slices.Sort(endpoints[id])
-		out = append(out, cluster.Lease{ID: id, Owner: owner, TTL: s.ttl, Left: left, Renewed: s.ttl - left, Endpoints: endpoints[id]})
+		lease := cluster.Lease{ID: id, Owner: owner, TTL: s.ttl, Left: left, Renewed: s.ttl - left, Endpoints: endpoints[id]}
+		if p := slices.IndexFunc(view.Programs, func(p cluster.Program) bool { return p.InstanceID == id }); p >= 0 {
+			lease.Program = &view.Programs[p]
+		}
+		out = append(out, lease)
 	}
 	slices.SortFunc(out, func(a, b cluster.Lease) int {
 		if a.Left != b.Left {
@@ -111,10 +115,13 @@ func leaseOwners(view View) map[cluster.InstanceID]string {
 			owners[n.InstanceID] = n.Name
 		}
 	}
+	for _, p := range view.Programs {
+		owners[p.InstanceID] = p.Name
+	}
 	return owners
 }
 
-// Leases queries the leases of the workers and nodes of a view. list is sorted by owner.
+// Leases queries the leases of the workers, nodes and programs of a view. list is sorted by owner.
 // silent names the owners whose lease has ended or did not answer in time.
 func (c *Cluster) Leases(ctx context.Context, v View) (list []cluster.Lease, silent []string) {
 	l := leases{}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type View struct {
 	Nodes       []cluster.Node // sorted by name
 	Assignments map[string]cluster.Assignment
 	Status      map[string]cluster.WorkerStatus
+	Programs    []cluster.Program // sorted by name
 	Instances   []cluster.Instance
 	Cordons     map[string]cluster.Cordon // the drained nodes, by node id
 }
@@ -127,6 +129,7 @@ type Watch struct {
 	nodes       *store.Prefix[cluster.Node]
 	assignments *store.Prefix[cluster.Assignment]
 	status      *store.Prefix[cluster.WorkerStatus]
+	programs    *store.Prefix[cluster.Program]
 	instances   []*store.Prefix[cluster.Instance] // each wins over the later ones
 	of          cluster.Endpoint
 	cordons     *store.Prefix[cluster.Cordon]
@@ -167,25 +170,13 @@ func (c *Cluster) WatchOf(ctx context.Context, of cluster.Endpoint) (w *Watch, e
 	if w.status, err = follow[cluster.WorkerStatus](ctx, w, c, cluster.StatusPrefix(c.Namespace)); err != nil {
 		return w, err
 	}
+	if w.programs, err = follow[cluster.Program](ctx, w, c, cluster.ProgramPrefix(c.Namespace)); err != nil {
+		return w, err
+	}
 	if w.cordons, err = follow[cluster.Cordon](ctx, w, c, cluster.CordonPrefix(c.Namespace)); err != nil {
 		return w, err
 	}
-	for i, prefix := range of.Prefixes() {
-		p, err := followAs(ctx, w, c, prefix, decodeInstance)
-		switch {
-		case err == nil:
-			w.instances = append(w.instances, p)
-		case i == 0 || ctx.Err() != nil:
-			return w, err
-		default: // a login may be limited to the keys that are in use
-			c.log.Debug("instances of other releases are not shown", "error", err)
-		}
-	}
-	return w, nil
-}
-
-func decodeInstance(kv store.KV) (cluster.Instance, error) {
-	return cluster.ReadInstance(kv.Key, kv.Value)
+	return w, w.followInstances(ctx, c)
 }
 
 func follow[T any](ctx context.Context, w *Watch, c *Cluster, prefix string) (*store.Prefix[T], error) {
@@ -252,29 +243,10 @@ func (w *Watch) View() View {
 	for _, st := range w.status.Snapshot() {
 		v.Status[st.Name] = st
 	}
+	v.Programs = slices.SortedFunc(maps.Values(w.programs.Snapshot()), func(a, b cluster.Program) int {
+		return cmp.Or(cluster.CompareNames(a.Name, b.Name), cmp.Compare(a.InstanceID, b.InstanceID))
+	})
 	return v
-}
-
-// registered returns the instances that were asked for. One that is registered in several
-// layouts comes once.
-func (w *Watch) registered() []cluster.Instance {
-	all := slices.Collect(maps.Values(w.instances[0].Snapshot()))
-	known := map[string]bool{}
-	for _, p := range w.instances[1:] {
-		found := p.Snapshot()
-		if len(found) > 0 && len(known) == 0 {
-			for _, i := range all {
-				known[i.Key()] = true
-			}
-		}
-		for _, i := range found {
-			if w.of.Matches(i) && !known[i.Key()] {
-				known[i.Key()] = true
-				all = append(all, i)
-			}
-		}
-	}
-	return all
 }
 
 // compareNodes orders node names by number, so that node-2 comes before node-10.

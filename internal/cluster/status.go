@@ -232,4 +232,6 @@ type Lease struct {
 	// Endpoints lists the registrations under the lease, as component/endpoint. They end
 	// with it.
 	Endpoints []string `json:"endpoints,omitempty"`
+	// Program describes the owner if it is neither a worker nor a node.
+	Program *Program `json:"program,omitempty"`
 }

@@ -93,6 +93,8 @@ type DistributedRuntime struct {
 	records   map[*record]struct{}
 	served    map[*Served]struct{}
 	onRelease []func(old, renewed cluster.InstanceID)
+
+	introduced []*Introduced
 }
 
 // New grants a lease, keeps it, and returns the runtime. It fails when the store
@@ -251,9 +253,13 @@ func (d *DistributedRuntime) Close(ctx context.Context) error {
 	first := !d.closed
 	d.closed = true
 	served := slices.Collect(maps.Keys(d.served))
+	introduced := d.introduced
 	d.mu.Unlock()
 	d.cancel(ErrClosed)
 	d.repairs.Close()
+	for _, i := range introduced {
+		i.task.Close()
+	}
 	d.wg.Wait()
 	if !first {
 		return nil

@@ -68,8 +68,12 @@ func (p *prober) handle(ctx context.Context, r *requestplane.Request, send func(
 
 func (p *prober) succeed() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	changed := p.why != ""
 	p.alive, p.why = time.Now(), ""
+	p.mu.Unlock()
+	if changed {
+		p.s.d.healthChanged()
+	}
 }
 
 // watch probes if it is time, and sleeps until it is.
@@ -104,11 +108,15 @@ func (p *prober) progressed(now time.Time) bool {
 	p.seen = n
 	p.ready()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	changed := p.why != ""
 	if before.After(p.alive) {
 		p.alive = before
 	}
 	p.why = ""
+	p.mu.Unlock()
+	if changed {
+		p.s.d.healthChanged()
+	}
 	return true
 }
 
@@ -148,6 +156,7 @@ func (p *prober) judge(begin time.Time, err error) {
 	p.mu.Unlock()
 	if is != was {
 		p.s.d.log.Warn("endpoint is not ready", "endpoint", p.s.name.String(), "reason", is)
+		p.s.d.healthChanged()
 	}
 }
 

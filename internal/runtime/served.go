@@ -90,6 +90,7 @@ func (s *Served) start(ctx context.Context) (*Served, error) {
 	s.d.served[s] = struct{}{}
 	s.d.mu.Unlock()
 	if s.prober != nil {
+		s.d.healthChanged() // it is not ready before its first probe
 		s.prober.task.Wake()
 	}
 	return s, nil
@@ -189,6 +190,7 @@ func (s *Served) Close(ctx context.Context) error {
 	s.d.mu.Lock()
 	delete(s.d.served, s)
 	s.d.mu.Unlock()
+	s.d.healthChanged()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package tui
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -86,4 +87,19 @@ func TestYAMLOfARow(t *testing.T) {
 	sc.lacks("name: worker-7")
 	sc.press("6", "y")
 	sc.has("request_id: r-8f21", "candidates:")
+}
+
+// The lease of a service says what it serves, whether it works and since when.
+func TestLeaseOfAService(t *testing.T) {
+	s := labSnapshot()
+	s.Leases = append(s.Leases, cluster.Lease{
+		ID: 0x7f99, Owner: "attached-1a2b", TTL: 10 * time.Second, Left: 9900 * time.Millisecond, Renewed: 100 * time.Millisecond, Endpoints: []string{"backend/generate"},
+		Program: &cluster.Program{
+			Name: "attached-1a2b", Kind: cluster.ProgramService, InstanceID: 0x7f99, Node: s.Nodes[0].ID, URL: "http://127.0.0.1:9/x", Model: "echo",
+			Reason: "connection refused", Since: noon().Add(-90 * time.Second), StartedAt: noon().Add(-2 * time.Hour),
+		},
+	})
+	sc := newScreen(t, s, 120, 40, Options{})
+	sc.press("2", "/", "type:attached", "enter", "enter")
+	sc.has("lease 7f99", "service attached-1a2b", "degraded", "connection refused", "http://127.0.0.1:9/x", "echo", "backend/generate", "for            1m ", "joined         2h00m ago", "at             "+s.Nodes[0].Name)
 }

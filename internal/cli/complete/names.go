@@ -21,9 +21,16 @@ func Workers(a *command.App) cobra.CompletionFunc { return From(a, WorkerNames) 
 // Nodes completes names of nodes.
 func Nodes(a *command.App) cobra.CompletionFunc { return From(a, NodeNames) }
 
-// Owners completes names of those that have leases: workers and nodes.
+// Owners completes names of those that have leases: workers, nodes, services and programs.
 func Owners(a *command.App) cobra.CompletionFunc {
-	return From(a, func(v client.View) []cobra.Completion { return append(WorkerNames(v), NodeNames(v)...) })
+	return From(a, func(v client.View) []cobra.Completion {
+		out := append(WorkerNames(v), NodeNames(v)...)
+		for i := range v.Programs {
+			p := &v.Programs[i]
+			out = append(out, cobra.CompletionWithDesc(p.Name, string(p.Kind)+" "+string(p.State())))
+		}
+		return out
+	})
 }
 
 // Targets completes workers, and nodes with the prefix that marks them.

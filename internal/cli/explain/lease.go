@@ -62,7 +62,7 @@ func (o *LeaseOptions) Run(ctx context.Context) error {
 	owner, ok := ownerOf(v, o.Owner)
 	if !ok {
 		return &exit.Failure{
-			Action: action, Err: fmt.Errorf("no worker or node of that name in cluster %s", s.Config.Cluster), Tries: []string{"dynctl get leases", "dynctl ps"},
+			Action: action, Err: fmt.Errorf("no worker, node, service or program of that name in cluster %s", s.Config.Cluster), Tries: []string{"dynctl get leases", "dynctl ps"},
 		}
 	}
 	list, _ := c.Leases(ctx, v)
@@ -78,6 +78,7 @@ func (o *LeaseOptions) Run(ctx context.Context) error {
 type owner struct {
 	name    string
 	node    bool
+	program bool               // or a service
 	id      cluster.InstanceID // 0 when it has no lease
 	started time.Time
 	state   cluster.State // of a worker
@@ -92,6 +93,11 @@ func ownerOf(v client.View, name string) (owner, bool) {
 	for _, w := range v.Workers() {
 		if w.Name == name {
 			return owner{name: name, id: w.InstanceID, started: w.StartedAt, state: w.State}, true
+		}
+	}
+	for _, p := range v.Programs {
+		if p.Name == name {
+			return owner{name: name, program: true, id: p.InstanceID, started: p.StartedAt}, true
 		}
 	}
 	return owner{}, false
@@ -109,8 +115,11 @@ func explainLease(v client.View, o owner, l *cluster.Lease, warn, bad func(strin
 	}
 	x.Lease.Endpoints = append(x.Lease.Endpoints, fleet.EndpointsOf(v, o.id)...)
 	what := "the worker counts as lost: frontends use other workers, and its agent takes a new lease or the controller places it anew"
-	if o.node {
+	switch {
+	case o.node:
 		what = "the node is gone for the cluster: its workers are placed on other nodes"
+	case o.program:
+		what = "nobody is sent to it any more; it registers again when it comes back"
 	}
 	switch {
 	case l == nil:

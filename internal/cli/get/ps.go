@@ -29,7 +29,11 @@ func PsCommand(a *command.App) *cobra.Command {
 		Use: "ps", Short: "List the workers of the cluster, or its nodes", Group: command.GroupLook,
 		Long: `One row for each worker: what it does, on which device, in which state, how many
 sequences it runs (+n wait) and how many KV blocks are used. Load figures come from
-the workers themselves. Under the table stand the reasons of workers that do not serve.`,
+the workers themselves. Under the table stand the reasons of workers that do not serve.
+
+Services that dynctl attach has joined (role service) and programs that joined by themselves
+(role program) have rows, too: since when they are there, whether they work, and with -o wide
+the endpoints that they serve. They hold leases, and are no workers: they cannot be drained.`,
 		Examples: []string{
 			"dynctl ps",
 			"dynctl ps -o wide           # with model, lease and restarts",
@@ -37,7 +41,7 @@ the workers themselves. Under the table stand the reasons of workers that do not
 		},
 		See: []string{"dynctl get", "dynctl top", "dynctl explain"},
 		Options: func(s *session.Session, _ []string) command.Runner {
-			o.Session, o.Kind = s, workerKind()
+			o.Session, o.Kind = s, psKind()
 			if nodes {
 				o.Kind = nodeKind()
 			}
@@ -60,7 +64,7 @@ func workerKind() listing.Kind[cluster.Worker] {
 		},
 		Name: func(w cluster.Worker) string { return w.Name },
 		Table: func(s listing.Scene, items []cluster.Worker, wide bool) *output.Table {
-			return workersTable(s.Session, s.View, items, wide)
+			return workersTable(s.Session, s.View, items, wide, nil)
 		},
 		Empty: func(s listing.Scene) string {
 			if len(s.View.Nodes) == 0 {
@@ -119,14 +123,19 @@ func degreeText(n int) string {
 	return strconv.Itoa(n)
 }
 
-func workersTable(s *session.Session, v client.View, workers []cluster.Worker, wide bool) *output.Table {
+// workersTable lists workers; serves, if not nil, is what each row serves beside requests of
+// frontends.
+func workersTable(s *session.Session, v client.View, workers []cluster.Worker, wide bool, serves []string) *output.Table {
 	tty := s.Out.Streams.OutTTY
 	titles := []string{"NAME", "ROLE", "~DEVICE", "STATE", ">SEQS", ">KV", "~NODE", ageTitle(tty)}
 	if wide {
 		titles = append(titles, "MODEL", "WEIGHTS", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON", ">TP")
+		if serves != nil {
+			titles = append(titles, "SERVES")
+		}
 	}
 	t := output.NewTable(titles...)
-	for _, w := range workers {
+	for i, w := range workers {
 		state := string(w.State)
 		mark, paint := human.StateLook(w.State, s.Out.Palette())
 		if w.State == cluster.StateLoading && w.Progress > 0 && tty {
@@ -160,6 +169,9 @@ func workersTable(s *session.Session, v client.View, workers []cluster.Worker, w
 			}
 			row = append(row, human.OrDash(w.Model), human.OrDash(w.Weights), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
 				human.Lease(w.Lease), instance, human.OrDash(w.Reason), degreeText(w.TensorParallel))
+			if serves != nil {
+				row = append(row, human.OrDash(serves[i]))
+			}
 		}
 		t.Add(row...)
 		if paint != nil {

@@ -90,5 +90,38 @@ func (m *lease) ownerSection(name string) Section {
 			draw.Fact("up", m.Up(n.StartedAt), draw.Plain),
 		}}
 	}
+	if l := m.Lease(m.id); l != nil && l.Program != nil {
+		return m.programSection(l.Program)
+	}
 	return Section{"owner", [][]draw.Span{{draw.Warn.Text(cells.OrUnknown(name) + " is neither a worker nor a node of the cluster")}}}
+}
+
+// programSection describes a service or a program that holds a lease.
+func (m *lease) programSection(p *cluster.Program) Section {
+	glyph, style := moment.StateLook(m.Glyphs, p.State())
+	at := p.Host
+	if p.Node != "" {
+		at = p.Node
+		for i := range m.Snap.Nodes {
+			if n := &m.Snap.Nodes[i]; n.ID == p.Node {
+				at = n.Name
+			}
+		}
+	}
+	lines := [][]draw.Span{
+		{draw.Dim.Text(cells.PadRight("state", 14) + " "), style.Text(glyph + " " + string(p.State()))},
+		draw.Fact("for", m.Up(p.Since), draw.Plain),
+		draw.Fact("at", cells.OrUnknown(at), draw.Plain),
+		draw.Fact("joined", m.Up(p.StartedAt)+" ago", draw.Plain),
+	}
+	if p.Reason != "" {
+		lines = append(lines, draw.Fact("because", p.Reason, draw.Warn))
+	}
+	if p.URL != "" {
+		lines = append(lines, draw.Fact("url", p.URL, draw.Plain))
+	}
+	if p.Model != "" {
+		lines = append(lines, draw.Fact("model", p.Model, draw.Plain))
+	}
+	return Section{string(p.Kind) + " " + p.Name, lines}
 }

@@ -31,7 +31,11 @@ func (p *leases) cols() []table.Column {
 	}
 	return []table.Column{
 		{Title: "OWNER", Width: ownerW, Cell: func(i, w int) []draw.Span {
-			return []draw.Span{draw.Strong.Text(cells.ClipMiddle(cells.OrUnknown(at(i).Owner), w, p.m.Glyphs.More))}
+			name, style := cells.ClipMiddle(cells.OrUnknown(at(i).Owner), w, p.m.Glyphs.More), draw.Strong
+			if prog := at(i).Program; prog != nil && prog.Reason != "" {
+				style = draw.Warn // a service that does not answer
+			}
+			return []draw.Span{style.Text(name)}
 		}},
 		{Title: "TTL left", Width: 16, Least: 6, Most: 28, Cell: func(i, w int) []draw.Span { return p.m.TTL(at(i), w) }},
 		{Title: "RENEWED", Width: 9, Right: true, Leave: 2, Cell: func(i, _ int) []draw.Span {
