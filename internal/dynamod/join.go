@@ -55,7 +55,9 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	var j statedir.Joined
 	switch {
 	case m != nil && node.HasEtcd():
-		return nil, fmt.Errorf("node %s cannot join a cluster: it has the etcd of one, with data in %s; choose another --node-name or --cluster, or remove that directory", node.Name, node.EtcdDir())
+		return nil, cannotJoin(node.Name, "etcd", node.EtcdDir())
+	case m != nil && node.HoldsState(local):
+		return nil, cannotJoin(node.Name, "NATS", node.NATSDir())
 	case m != nil:
 		m.local = local
 		j = statedir.Joined{Namespace: m.token.Namespace, Etcd: m.token.Etcd, NATS: m.token.NATS}
@@ -76,6 +78,13 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 		cfg.Namespace = j.Namespace
 	}
 	return m, nil
+}
+
+// cannotJoin refuses a token for a node that holds the state of a cluster, perhaps of the very
+// one that the token is for: it would wait for itself.
+func cannotJoin(name, store, dir string) error {
+	return fmt.Errorf("node %s cannot join a cluster: it has the %s of one, with data in %s; if the token is for that cluster, start the node without it; "+
+		"else choose another --node-name or --cluster, or remove that directory", name, store, dir)
 }
 
 // join stores the token's contents for later runs.

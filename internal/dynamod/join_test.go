@@ -197,6 +197,20 @@ func TestMeetWithoutEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A node with that NATS inside would join itself.
+	if _, _, err := meetWith(t, state, text, "DYNAMOD_CLUSTER=own", "DYNAMOD_JOIN=-", "DYNAMOD_NODE_NAME=other"); err != nil {
+		t.Errorf("a node without a store: %v", err)
+	}
+	self, err := own.Node("node-1")
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(self.NATSDir(), "jetstream"), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := meetWith(t, state, text, "DYNAMOD_CLUSTER=own", "DYNAMOD_JOIN=-"); err == nil || !strings.Contains(err.Error(), "it has the NATS of one, with data in "+self.NATSDir()+"; if the token is for that cluster, start the node without it") {
+		t.Errorf("joining itself: %v", err)
+	}
 	if cfg, _, err := meetWith(t, state, "", "DYNAMOD_CLUSTER=own"); err != nil || cfg.Discovery != at || cfg.EmbedsEtcd() {
 		t.Errorf("remembered: %+v %v", cfg.Discovery, err)
 	}

@@ -80,6 +80,13 @@ func (c Cluster) HostsEtcd() bool {
 	return err == nil && len(found) > 0
 }
 
+// HoldsState reports whether the NATS inside the node holds the state of the cluster.
+func (n Node) HoldsState(c Cluster) bool {
+	b, ok, err := c.Backend()
+	_, serr := os.Stat(filepath.Join(n.NATSDir(), "jetstream"))
+	return err == nil && ok && b.Name == "nats" && serr == nil
+}
+
 // HasEtcd reports whether the node has data of an embedded etcd.
 func (n Node) HasEtcd() bool {
 	_, err := os.Stat(filepath.Join(n.EtcdDir(), "member"))
