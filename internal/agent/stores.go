@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/dial"
@@ -69,10 +70,20 @@ func (s *stores) openStore(ctx context.Context, a *Agent, back *undo.Stack) erro
 		if why := dial.Diagnose(ctx, dial.Servers(s.addrs, s.natsURL), s.identity); why != nil {
 			err = why
 		}
-		return fmt.Errorf("open the store: %w", err)
+		return s.unreached(a, fmt.Errorf("open the store: %w", err))
 	}
 	s.store = opened
 	return nil
+}
+
+// unreached adds to an error of the store where its address comes from, if that is a token,
+// and what to do.
+func (s *stores) unreached(a *Agent, err error) error {
+	if _, jerr := a.cluster.Joined(); jerr != nil {
+		return err
+	}
+	return fmt.Errorf("%w; the join token of cluster %s says that its state is at %s: start the dynamod there, see that this machine reaches that address, "+
+		"or run \"dynctl credentials --join\" there and \"dynamod --join\" here with the token that it prints", err, a.cfg.Cluster, strings.Join(dial.Servers(s.addrs, s.natsURL), ", "))
 }
 
 // remember notes what holds the state of the cluster, if that is on this machine.
@@ -117,7 +128,7 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 		if why := dial.Diagnose(ctx, s.addrs, s.identity); why != nil {
 			err = why
 		}
-		return fmt.Errorf("reach etcd: %w", err)
+		return s.unreached(a, fmt.Errorf("reach etcd: %w", err))
 	}
 	s.store = etcd
 	return nil
