@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Message is a message of NATS without any meaning for the event plane.
-type Message struct {
+// CoreMessage is a message of NATS without any meaning for the event plane.
+type CoreMessage struct {
 	Subject string
 	Reply   string // where an answer goes, if one is wanted
 	Data    []byte // owned by the receiver
@@ -44,13 +44,13 @@ func (n *NATS) Send(subject, reply string, data []byte) error {
 // wildcards, until stop is called or the bus is closed. Of the receivers in one group, if
 // that is not empty, one gets each message. After outages it goes on by itself; what was sent
 // meanwhile is lost.
-func (n *NATS) Receive(subject, group string, h func(Message)) (stop func(), err error) {
+func (n *NATS) Receive(subject, group string, h func(CoreMessage)) (stop func(), err error) {
 	if err := checkPattern(subject); err != nil {
 		return nil, err
 	}
 	pass := func(m *nats.Msg) {
 		nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
-		h(Message{Subject: m.Subject, Reply: m.Reply, Data: m.Data, Nobody: nobody})
+		h(CoreMessage{Subject: m.Subject, Reply: m.Reply, Data: m.Data, Nobody: nobody})
 	}
 	var sub *nats.Subscription
 	if group == "" {

@@ -337,7 +337,7 @@ func FuzzMessages(f *testing.F) {
 		var want []byte
 		next, broken := uint64(1), false
 		for _, m := range [][]byte{one, two, one} {
-			c.receive(events.Message{Data: m})
+			c.receive(events.CoreMessage{Data: m})
 			head, payload, err := parse(m)
 			if broken = broken || err != nil || head.number != next || head.kind != kindData && head.kind != kindBeat && head.kind != kindAsk; broken {
 				continue
@@ -351,6 +351,6 @@ func FuzzMessages(f *testing.F) {
 		if len(got) > baseWindow || !bytes.HasPrefix(want, got) {
 			t.Errorf("read %q, sent %q", got, want)
 		}
-		(&Listener{hub: h, arrived: make(chan *Conn, 1)}).receive(events.Message{Data: []byte("no pipe"), Reply: "x"})
+		(&Listener{hub: h, arrived: make(chan *Conn, 1)}).receive(events.CoreMessage{Data: []byte("no pipe"), Reply: "x"})
 	})
 }

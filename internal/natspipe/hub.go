@@ -191,7 +191,7 @@ func (h *Hub) startLocked() (err error) {
 }
 
 // dispatch passes a message to its pipe.
-func (h *Hub) dispatch(m events.Message) {
+func (h *Hub) dispatch(m events.CoreMessage) {
 	token := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	h.mu.Lock()
 	c := h.pipes[token]

@@ -65,7 +65,7 @@ func (h *Hub) listenAt(subject string) (*Listener, error) {
 }
 
 // receive takes a request for a pipe.
-func (l *Listener) receive(m events.Message) {
+func (l *Listener) receive(m events.CoreMessage) {
 	h, payload, err := parse(m.Data)
 	if err != nil || h.kind != kindOpen || h.number != 0 || !isSubject(m.Reply, 2) {
 		l.hub.cfg.Log.Debug("pipe: foreign message", "subject", m.Subject)

@@ -7,7 +7,7 @@ import (
 )
 
 // receive takes one message from NATS. It does not wait.
-func (c *Conn) receive(m events.Message) {
+func (c *Conn) receive(m events.CoreMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.err != nil || c.deaf {
