@@ -87,7 +87,7 @@ func TestAdmit(t *testing.T) {
 // whole model.
 func TestAdmitEncode(t *testing.T) {
 	m := testModels(t)
-	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 64, DType: "bf16"})
+	dir := modeltest.Generate(t, modeltest.Vision()["smolvlm"])
 	m.tower = func(*model.Model) (int64, bool) { return 4 << 20, true }
 	as := on(dir, "cpu:0")
 	as.Role, as.Engine = cluster.RoleEncode, cluster.EngineSpec{}

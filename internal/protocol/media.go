@@ -108,7 +108,8 @@ const ReadOperation = 1
 // Readable describes memory that a peer may read once.
 type Readable struct {
 	Descriptors []MemoryDescriptor `json:"descriptors"`
-	EngineID    string             `json:"engine_id"` // NIXL agent; its metadata is in the store
+	EngineID    string             `json:"engine_id"` // NIXL agent
+	Metadata    []byte             `json:"nixl_metadata"`
 	// Key is the ticket for the read, and names it in the notification that ends it.
 	Key       string `json:"notification_key"`
 	Operation int    `json:"operation_kind"`

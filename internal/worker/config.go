@@ -25,6 +25,10 @@ type Config struct {
 	Restarts   int      // starts after failures so far, for the status
 	Taints     []string // labels of the node
 
+	// Encode names the endpoint of the encode workers; the zero value means those of the
+	// namespace.
+	Encode cluster.Endpoint
+
 	Store   store.Store
 	Bus     events.Bus
 	Queue   events.WorkQueue

@@ -235,6 +235,9 @@ func TestImagesAreEncodedOnce(t *testing.T) {
 	a := w.album()
 	e := &tower{gate: make(chan struct{})}
 	enc := w.start("worker-1", cluster.RoleEncode, sees(e))
+	if st := enc.Status(); st.BlockBytes != 0 || st.Stats.KVTotal != 0 || st.Stats.MaxSeqs != 0 {
+		t.Errorf("an encode worker has KV: %+v", st)
+	}
 	d := []*running{w.start("worker-2", cluster.RoleDecode, sees(nil)), w.start("worker-3", cluster.RoleDecode, sees(nil))}
 	r := seeded(t)
 	part := a.put("door", 20, 30)
@@ -248,8 +251,14 @@ func TestImagesAreEncodedOnce(t *testing.T) {
 	eventually(t, "all wait for the image", func() bool {
 		return e.calls.Load() == 1 && d[0].engine().Stats().EncodeWait == 4 && d[1].engine().Stats().EncodeWait == 4
 	})
+	if st := enc.Status().Stats; st.Running != 1 || st.Waiting != 0 {
+		t.Errorf("%d run, %d wait", st.Running, st.Waiting)
+	}
 	e.gate <- struct{}{}
 	wg.Wait()
+	if st := enc.Status().Stats; st.Running != 0 || st.FinishedTotal == 0 {
+		t.Errorf("%d run, %d have ended", st.Running, st.FinishedTotal)
+	}
 	if n, fetched := e.calls.Load(), a.fetched[part.Source.ID]; n != 1 || fetched != 1 {
 		t.Errorf("encoded %d times, fetched %d times", n, fetched)
 	}
@@ -322,6 +331,26 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 		req, _ := local(a, "r", "bad image")
 		var remote *requestplane.RemoteError
 		if got := w.generate(t.Context(), "", req); !errors.As(got.err, &remote) || remote.Kind != requestplane.KindInvalidArgument || !strings.Contains(remote.Message, "its format is unknown") {
+			t.Errorf("%v", got.err)
+		}
+		restful(t, d)
+	})
+	t.Run("encode workers elsewhere", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		other := cluster.Endpoint{Namespace: "other", Component: "eyes", Name: "look"}
+		if _, err := a.drt.Endpoint(other).Serve(t.Context(), func(_ context.Context, r *requestplane.Request, _ func(any) error) error {
+			var req protocol.EncodeRequest
+			if err := r.Decode(&req); err != nil || req.Part.Rows != 30 || req.Worker != "worker-3" || req.ModelSum != digest {
+				t.Errorf("asked %+v, %v", req, err)
+			}
+			return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "seen by the others"}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		d := w.start("worker-3", cluster.RoleDecode, sees(nil), func(c *Config) { c.Encode = other })
+		req, _ := local(a, "r", "x")
+		if got := w.generate(t.Context(), "", req); got.err == nil || !strings.Contains(got.err.Error(), "seen by the others") {
 			t.Errorf("%v", got.err)
 		}
 		restful(t, d)

@@ -81,6 +81,10 @@ func (w *Worker) Status() cluster.WorkerStatus {
 	}
 	if c := w.core.Load(); c != nil {
 		st.Stats = c.figures()
+		if !w.Role().HoldsKV() { // its engine is there for form
+			st.MemoryBytes, st.BlockBytes = 0, 0
+			c.media.Figures(&st.Stats)
+		}
 		st.KVEpoch, st.KVNext = w.events.epoch, w.events.position()
 	}
 	return st

@@ -124,10 +124,10 @@ func (t *term) begin(ctx context.Context, c *core) (err error) {
 func (t *term) ID() cluster.InstanceID { return t.drt.ID() }
 
 // Client implements role.Host.
-func (t *term) Client(ctx context.Context, component, endpoint string) (*runtime.Client, error) {
-	c, err := runtime.NewClient(ctx, t.drt, component, endpoint)
+func (t *term) Client(ctx context.Context, of cluster.Endpoint) (*runtime.Client, error) {
+	c, err := t.drt.In(of.Namespace).Component(of.Component).Endpoint(of.Name).Client(ctx)
 	if err == nil {
-		t.clients[component+"/"+endpoint] = c
+		t.clients[of.Component+"/"+of.Name] = c
 	}
 	return c, err
 }

@@ -37,10 +37,10 @@ type Role struct {
 func newRole(ctx context.Context, t *role.Term) (role.Role, error) {
 	w := &Role{Term: t, waiters: newWaiters(), calls: router.NewLoad()}
 	var err error
-	if w.prefills, err = t.Client(ctx, cluster.RolePrefill.Component(), cluster.EndpointPrefill); err != nil {
+	if w.prefills, err = t.Client(ctx, cluster.Endpoint{Component: cluster.RolePrefill.Component(), Name: cluster.EndpointPrefill}); err != nil {
 		return nil, err
 	}
-	if w.others, err = t.Client(ctx, cluster.RoleDecode.Component(), cluster.EndpointHandover); err != nil {
+	if w.others, err = t.Client(ctx, cluster.Endpoint{Component: cluster.RoleDecode.Component(), Name: cluster.EndpointHandover}); err != nil {
 		return nil, err
 	}
 	ctx, w.stopWatching = context.WithCancel(ctx)

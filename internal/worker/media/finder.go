@@ -22,8 +22,9 @@ import (
 
 // Host gives a finder access to the cluster.
 type Host interface {
-	// Client follows an endpoint of a component, until the term ends.
-	Client(ctx context.Context, component, endpoint string) (*runtime.Client, error)
+	// Client follows an endpoint, until the term ends. Without a namespace it is one of the
+	// worker's.
+	Client(ctx context.Context, of cluster.Endpoint) (*runtime.Client, error)
 }
 
 // Finder gets embeddings for the prompts of one term.
@@ -42,10 +43,10 @@ type Finder struct {
 func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, alone bool) (*Finder, error) {
 	f := &Finder{p: p, peers: peers, inFlight: map[cluster.InstanceID]int{}}
 	var err error
-	if f.frontends, err = host.Client(ctx, cluster.ComponentFrontend, cluster.EndpointMedia); err != nil || alone {
+	if f.frontends, err = host.Client(ctx, cluster.Endpoint{Component: cluster.ComponentFrontend, Name: cluster.EndpointMedia}); err != nil || alone {
 		return f, err
 	}
-	f.encoders, err = host.Client(ctx, cluster.RoleEncode.Component(), cluster.EndpointGenerate)
+	f.encoders, err = host.Client(ctx, p.cfg.Encode)
 	return f, err
 }
 

@@ -89,7 +89,7 @@ func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][
 	reply.Shape, reply.DType = []int{len(rows), width}, protocol.DTypeFloat32
 	reply.Readable = protocol.Readable{
 		Descriptors: []protocol.MemoryDescriptor{{Device: "cpu", Addr: desc.Addr, Size: desc.Len}},
-		EngineID:    p.cfg.KV.Name(), Key: ticket.String(), Operation: protocol.ReadOperation,
+		EngineID:    p.cfg.KV.Name(), Metadata: p.cfg.KV.Agent().Metadata(), Key: ticket.String(), Operation: protocol.ReadOperation,
 	}
 	if err := send(reply); err != nil {
 		return OfferLeft, err

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/kv"
@@ -34,6 +35,9 @@ type Config struct {
 	KV     *kv.Plane // whose agent moves embeddings, too; it is closed before the plane
 	// Encoder computes embeddings here; nil: this worker cannot.
 	Encoder Encoder
+	// Encode names the endpoint of the encode workers; the zero value means
+	// {namespace}.encode.generate.
+	Encode cluster.Endpoint
 	// Width is the number of values of an embedding; 0: the model takes none.
 	Width int
 	// Cache and Arena are the bytes for embeddings that are kept, and that are moved.
@@ -56,6 +60,9 @@ type Plane struct {
 
 // Open makes a plane.
 func Open(cfg Config) (*Plane, error) {
+	if cfg.Encode == (cluster.Endpoint{}) {
+		cfg.Encode = cluster.Endpoint{Component: cluster.RoleEncode.Component(), Name: cluster.EndpointGenerate}
+	}
 	p := &Plane{cfg: cfg, cache: newCache(cmp.Or(cfg.Cache, DefaultCache)), turns: make(chan struct{}, 1)}
 	if cfg.Width == 0 {
 		return p, nil
@@ -94,6 +101,14 @@ type Stats struct {
 // Stats returns the figures.
 func (p *Plane) Stats() Stats {
 	return Stats{p.cache.stats(), p.encoded.Load(), p.encodeNanos.Load(), int(p.waiting.Load())}
+}
+
+// Figures sets those of a worker that does nothing but encode.
+func (p *Plane) Figures(st *cluster.WorkerStats) {
+	now := p.Stats()
+	st.Running, st.Waiting, st.MaxSeqs, st.BlockSize, st.KVTotal = len(p.turns), now.Waiting, 0, 0, 0
+	st.RequestsTotal, st.FinishedTotal = now.Encoded+now.Cache.Hits, now.Encoded+now.Cache.Hits
+	st.StepNanosTotal = now.EncodeNanos
 }
 
 // Errors of encoding.

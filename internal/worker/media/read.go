@@ -58,7 +58,7 @@ func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *I
 	}
 	begin := time.Now()
 	peer := reply.Readable.EngineID
-	leave, err := f.peers.Meet(ctx, peer, nil)
+	leave, err := f.peers.Meet(ctx, peer, reply.Readable.Metadata)
 	if err != nil {
 		return nil, err
 	}

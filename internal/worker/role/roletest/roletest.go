@@ -103,6 +103,6 @@ func (h host) Serve(ctx context.Context, endpoint string, f requestplane.Handler
 
 func (host) PublishCard(context.Context, *cluster.BootstrapEndpoint) error { return nil }
 
-func (h host) Client(_ context.Context, component, endpoint string) (*runtime.Client, error) {
-	return runtimetest.Client(h.t, h.drt, component, endpoint), nil
+func (h host) Client(_ context.Context, of cluster.Endpoint) (*runtime.Client, error) {
+	return runtimetest.Client(h.t, h.drt, of.Component, of.Name), nil
 }
