@@ -31,7 +31,7 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 		encode = cluster.Endpoint{} // the configuration was checked
 	}
 	return worker.Config{
-		Encode: encode,
+		Encode:     encode,
 		Assignment: as, Namespace: a.cfg.Namespace, Node: a.nodeID, Restarts: restarts, Taints: a.cfg.Node.Taints,
 		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
 		NIXL: a.nixlConfig, Settings: a.settings.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log, Health: worker.HealthCheck(a.cfg.HealthCheck),

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,6 +166,46 @@ func TestChatWithFiles(t *testing.T) {
 		r := runChat(t, f, options{}, "-f", tc.name, "hi")
 		if r.code != exit.Failed || !strings.Contains(r.stderr, "dynctl: cannot chat: --file: ") || !strings.Contains(r.stderr, tc.want) {
 			t.Errorf("%s: %+v", tc.name, r)
+		}
+	}
+}
+
+func TestChatWithImages(t *testing.T) {
+	var body []byte
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			_, _ = w.Write([]byte(`{"object":"list","data":[{"id":"seer","object":"model"}]}`))
+			return
+		}
+		body, _ = io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a door\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"))
+	}))
+	defer srv.Close()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"door.png": "\x89PNG\r\n\x1a\n picture", "notes.txt": "no picture"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) result {
+		return runMain(t.Context(), options{env: []string{"HOME=/nowhere"}}, append([]string{"chat", "--url", srv.URL}, args...)...)
+	}
+	r := run("--image", filepath.Join(dir, "door.png"), "--image", "https://example.com/x.jpg", "What is it?")
+	if r.code != 0 || r.stdout != "a door\n" {
+		t.Errorf("%+v", r)
+	}
+	want := `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgogcGljdHVyZQ=="}},` +
+		`{"type":"image_url","image_url":{"url":"https://example.com/x.jpg"}},{"type":"text","text":"What is it?"}]}]`
+	if !strings.Contains(string(body), want) {
+		t.Errorf("sent %s", body)
+	}
+	if r := run("--image", filepath.Join(dir, "door.png"), "-q", ""); r.code != 0 || strings.Contains(string(body), `"text"`) {
+		t.Errorf("without words: %+v, %s", r, body)
+	}
+	for arg, want := range map[string]string{filepath.Join(dir, "notes.txt"): "is no image, but text/plain", filepath.Join(dir, "none.png"): "no such file", "": "no file given"} {
+		if r := run("--image", arg, "What?"); r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: %+v", arg, r)
 		}
 	}
 }

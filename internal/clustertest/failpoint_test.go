@@ -88,10 +88,23 @@ var deathsOfTarget = []death{
 	{point: "target.attached"},
 }
 
+var deathsOfEncode = []death{
+	{point: "embeddings.offered"},
+	{point: "embeddings.told", usual: true},
+	{point: "embeddings.read-notice"},
+}
+
+var deathsOfReader = []death{
+	{point: "embeddings.asked"},
+	{point: "embeddings.answered"},
+	{point: "embeddings.posted", usual: true},
+	{point: "embeddings.arrived"},
+}
+
 // A step that the source of the workers names is a step at which they are killed.
 func TestEveryFailpointIsTried(t *testing.T) {
 	tried := map[string]bool{}
-	for _, d := range slices.Concat(deathsOfPrefill, deathsOfDecode, deathsOfSource, deathsOfTarget) {
+	for _, d := range slices.Concat(deathsOfPrefill, deathsOfDecode, deathsOfSource, deathsOfTarget, deathsOfEncode, deathsOfReader) {
 		tried[d.point] = true
 	}
 	if want := failpoint.Names(); len(want) == 0 || !slices.Equal(slices.Sorted(maps.Keys(tried)), want) {

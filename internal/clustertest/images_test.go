@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -68,7 +70,7 @@ func seer(t *testing.T) (dir string) {
 
 // drawing is a picture as a data URL; each number gives another one.
 func drawing(n int) string {
-	m := image.NewRGBA(image.Rect(0, 0, 90+n, 120))
+	m := image.NewRGBA(image.Rect(0, 0, 90+(n%7+7)%7, 120))
 	for x := range m.Rect.Dx() {
 		for y := range m.Rect.Dy() {
 			m.Set(x, y, color.RGBA{uint8(x * (n + 1)), uint8(y * 2), uint8(x*y + n*40), 255})
@@ -243,4 +245,101 @@ func TestImagesRefusedOverHTTP(t *testing.T) {
 	if s := look(t, text, good); s.status != http.StatusBadRequest || !strings.Contains(s.problem, "does not take images") {
 		t.Errorf("a model of text: %+v", s)
 	}
+}
+
+// The process of an encode worker, or of one that reads its embeddings, kills itself at each
+// step between them, under load: every question is answered as it is when nothing happens.
+func TestKillWhereEmbeddingsMove(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("other arithmetic in the same goroutines")
+	}
+	if testing.Short() {
+		t.Skip("processes that kill themselves take their time")
+	}
+	dir := seer(t)
+	var mu sync.Mutex
+	answers := map[int]string{}
+	next := 100
+	engine := cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024}
+	for _, side := range []struct {
+		name    string
+		deaths  []death
+		options clustertest.Options
+	}{
+		{"encode", deathsOfEncode, clustertest.Options{Encode: 2, Decode: 1, Nodes: []clustertest.Node{{Roles: []string{"decode", "encode"}}, {Roles: []string{"encode"}, Process: true}}}},
+		{"reader", deathsOfReader, clustertest.Options{Encode: 1, Prefill: 2, Decode: 1, Nodes: []clustertest.Node{
+			{Roles: []string{"decode", "encode", "prefill"}}, {Roles: []string{"prefill"}, Process: true},
+		}}},
+	} {
+		t.Run(side.name, func(t *testing.T) {
+			o := side.options
+			o.Model, o.Engine = dir, engine
+			c := clustertest.Start(t, o)
+			if o.Prefill > 0 {
+				c.WaitRemotePrefill()
+				c.Set(map[string]any{"disagg.conditional": "threshold", "disagg.max_local_prefill_length": 0})
+			}
+			for _, d := range side.deaths {
+				if !d.usual && os.Getenv(soakVariable) == "" {
+					continue
+				}
+				t.Run(d.point, func(t *testing.T) {
+					victim := c.Nodes[1]
+					if err := victim.DieAt(d.point, 2); err != nil {
+						t.Fatal(err)
+					}
+					stop := make(chan struct{})
+					var clients sync.WaitGroup
+					var after atomic.Int32
+					for range 4 {
+						clients.Go(func() {
+							for {
+								mu.Lock()
+								next++
+								n := next
+								mu.Unlock()
+								s := look(t, c, drawing(n), drawing(-n))
+								if s.status != http.StatusOK || s.text == "" {
+									t.Errorf("%d: %+v", n, s)
+									return
+								}
+								mu.Lock()
+								answers[n] = s.text
+								mu.Unlock()
+								select {
+								case <-victim.Died():
+									after.Add(1)
+								default:
+								}
+								select {
+								case <-stop:
+									return
+								default:
+								}
+							}
+						})
+					}
+					waitDead(t, victim)
+					patience.Until(t, "questions are answered after the death", func() bool { return after.Load() >= 8 || t.Failed() })
+					close(stop)
+					clients.Wait()
+					victim.Restart()
+					c.WaitReady(o.Prefill, o.Decode)
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	if t.Failed() {
+		return
+	}
+	alone := clustertest.Start(t, clustertest.Options{Model: dir, Decode: 1, Engine: engine})
+	for n, text := range answers {
+		if want := look(t, alone, drawing(n), drawing(-n)); want.text != text {
+			t.Errorf("%d: %q, undisturbed %q", n, text, want.text)
+		}
+	}
+	t.Logf("%d answers", len(answers))
 }

@@ -22,13 +22,51 @@ type Message struct {
 // Request asks for the next message of a conversation. The frontend chooses the value of
 // fields that are nil or 0.
 type Request struct {
-	Model       string    `json:"model"`
-	Messages    []Message `json:"messages"`
-	MaxTokens   int       `json:"max_tokens,omitempty"`
-	Temperature *float64  `json:"temperature,omitempty"`
-	Seed        *int64    `json:"seed,omitempty"`
+	Model    string    `json:"model"`
+	Messages []Message `json:"messages"`
+	// Images are URLs of images that stand before the text of the first message of the user.
+	Images      []string `json:"-"`
+	MaxTokens   int      `json:"max_tokens,omitempty"`
+	Temperature *float64 `json:"temperature,omitempty"`
+	Seed        *int64   `json:"seed,omitempty"`
 	// NVExt, if not nil, requires a frontend that supports Dynamo's extension.
 	NVExt *Extension `json:"nvext,omitempty"`
+}
+
+// encoded returns the messages as they are sent: that with the images as a list of parts.
+func (q Request) encoded() any {
+	if len(q.Images) == 0 {
+		return q.Messages
+	}
+	type url struct {
+		URL string `json:"url"`
+	}
+	type part struct {
+		Type  string `json:"type"`
+		Text  string `json:"text,omitempty"`
+		Image *url   `json:"image_url,omitempty"`
+	}
+	type message struct {
+		Role    string `json:"role"`
+		Content any    `json:"content"`
+	}
+	all, done := make([]message, len(q.Messages)), false
+	for i, m := range q.Messages {
+		all[i] = message{m.Role, m.Content}
+		if m.Role != "user" || done {
+			continue
+		}
+		done = true
+		var parts []part
+		for _, u := range q.Images {
+			parts = append(parts, part{Type: "image_url", Image: &url{u}})
+		}
+		if m.Content != "" {
+			parts = append(parts, part{Type: "text", Text: m.Content})
+		}
+		all[i].Content = parts
+	}
+	return all
 }
 
 // Delta is the content of one event of a stream. A delta without text only shows that the
@@ -106,9 +144,10 @@ type chunk struct {
 func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (Answer, error) {
 	body, err := json.Marshal(struct {
 		Request
-		Stream  bool            `json:"stream"`
-		Options map[string]bool `json:"stream_options"`
-	}{q, true, map[string]bool{"include_usage": true}})
+		Messages any             `json:"messages"`
+		Stream   bool            `json:"stream"`
+		Options  map[string]bool `json:"stream_options"`
+	}{q, q.encoded(), true, map[string]bool{"include_usage": true}})
 	if err != nil {
 		return Answer{}, fmt.Errorf("encode the request: %w", err)
 	}

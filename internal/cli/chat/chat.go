@@ -2,9 +2,11 @@ package chat
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,12 +34,14 @@ type Options struct {
 	URL, Model  string
 	System      string
 	Files       []string
+	Images      []string
 	MaxTokens   int
 	Temperature float64
 	Seed        int64
 	Timeout     time.Duration
 
-	attached string // the files, as they stand in the first message
+	attached string   // the files, as they stand in the first message
+	pictures []string // URLs of the images of the first message
 	warm     *float64
 	draw     *int64
 }
@@ -57,7 +61,7 @@ A frontend that is busy is asked again for as long as --timeout allows. If it wa
 key, DYNAMOD_FRONTEND_API_KEY holds it.`,
 		Examples: []string{
 			"dynctl chat",
-			`dynctl chat "What is a lease?" --max-tokens 200`,
+			`dynctl chat --image door.jpg "What is written on the door?"`,
 			"git diff | dynctl chat -f - --system @review.txt 'What may break?' -o json",
 		},
 		Args:     cobra.ArbitraryArgs,
@@ -73,12 +77,13 @@ key, DYNAMOD_FRONTEND_API_KEY holds it.`,
 	fs.StringVar(&o.Model, "model", "", "name of the model (default: the only one that is served)")
 	fs.StringVar(&o.System, "system", "", "instruction before the conversation, or @FILE that holds it")
 	fs.StringArrayVarP(&o.Files, "file", "f", nil, "put a text file into the first message; - is standard input")
+	fs.StringArrayVar(&o.Images, "image", nil, "put an image into the first message: a file, or an https URL")
 	command.Count(fs, &o.MaxTokens, "max-tokens", 0, "most tokens of an answer (default: what the context has room for)")
 	fs.Float64Var(&o.Temperature, "temperature", 0, "0 takes the most likely token, up to 2 (default: the model's)")
 	fs.Int64Var(&o.Seed, "seed", 0, "draw the same answer again (default: random)")
 	fs.StringVar(&o.URL, "url", "", "a frontend at this address (default: that of the cluster)")
 	command.Duration(fs, &o.Timeout, "timeout", 2*time.Minute, "how long to wait for an answer to begin, or to go on")
-	command.Grouped(fs, "Message", "system", "file")
+	command.Grouped(fs, "Message", "system", "file", "image")
 	command.Grouped(fs, "Answer", "model", "max-tokens", "temperature", "seed")
 	command.Grouped(fs, "Frontend", "url", "timeout")
 	_ = cmd.RegisterFlagCompletionFunc("model", complete.Models(a)) // fails for unknown flags only
@@ -107,7 +112,7 @@ func (o *Options) Run(ctx context.Context) error {
 	switch {
 	case talk && !o.Session.Out.Prose():
 		return &exit.UsageError{Text: "-o " + o.Session.Out.Format + " and -q need a message: a conversation is for people"}
-	case !talk && message == "" && o.attached == "":
+	case !talk && message == "" && o.attached == "" && len(o.pictures) == 0:
 		return &exit.UsageError{Text: "the message is empty", Tries: []string{`dynctl chat "What is a lease?"`}}
 	}
 	c, err := frontend.Find(ctx, o.Session, o.URL, action)
@@ -184,7 +189,43 @@ func (o *Options) read(taken bool) error {
 		fmt.Fprintf(&b, "%s:\n%s\n%s\n%s\n", label, fence, strings.TrimRight(text, "\n"), fence)
 	}
 	o.attached = b.String()
+	for _, name := range o.Images {
+		u, err := o.picture(name)
+		if err != nil {
+			return &exit.Failure{Action: action, Err: fmt.Errorf("--image: %w", err)}
+		}
+		o.pictures = append(o.pictures, u)
+	}
 	return nil
+}
+
+// maxImage limits an image, in bytes; a frontend takes less by default.
+const maxImage = 1 << 30
+
+// picture returns the URL of an image: that given, or one with the content of a file.
+func (o *Options) picture(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", errors.New("no file given")
+	case strings.HasPrefix(name, "https://"), strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "data:"):
+		return name, nil
+	}
+	f, err := os.Open(o.Session.Env.Path(name))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxImage+1))
+	kind := http.DetectContentType(b)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read %s: %w", name, err)
+	case len(b) > maxImage:
+		return "", fmt.Errorf("%s is longer than %d bytes", name, maxImage)
+	case !strings.HasPrefix(kind, "image/"):
+		return "", fmt.Errorf("%s is no image, but %s", name, kind)
+	}
+	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(b), nil
 }
 
 // fenceFor returns a line that parts a text from what stands around it: more back

@@ -66,7 +66,7 @@ func (t *turns) ask(ctx context.Context, message string, each func(openai.Delta)
 		message = strings.TrimSpace(t.o.attached + "\n" + message)
 	}
 	history := append(t.messages[:len(t.messages):len(t.messages)], openai.Message{Role: "user", Content: message})
-	q := openai.Request{Model: t.model, MaxTokens: t.o.MaxTokens, Temperature: t.o.warm, Seed: t.o.draw}
+	q := openai.Request{Model: t.model, MaxTokens: t.o.MaxTokens, Temperature: t.o.warm, Seed: t.o.draw, Images: t.o.pictures}
 	if t.system != "" {
 		q.Messages = append(q.Messages, openai.Message{Role: "system", Content: t.system})
 	}
