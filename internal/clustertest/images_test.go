@@ -221,7 +221,7 @@ func TestImagesRefusedOverHTTP(t *testing.T) {
 		"local":           {"/etc/passwd", "The image cannot be loaded."},
 		"missing":         {filepath.Join(local, "y.png"), "The image cannot be loaded."},
 		"private":         {"https://127.0.0.1:1/x.png", "The image cannot be loaded."},
-		"without TLS":     {"http://example.com/x.png", "https: is needed"},
+		"without TLS":     {"http://example.com/x.png", "https is needed"},
 		"not base64":      {"data:image/png;base64,%%%", "not base64"},
 		"no url":          {"", "Missing required parameter"},
 		"unknown scheme":  {"gopher://x/y.png", "use data:, https:"},

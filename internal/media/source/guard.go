@@ -155,7 +155,7 @@ func (g *Guard) Get(ctx context.Context, raw string) (Content, error) {
 		data, err = g.fetch(ctx, u)
 	case "http":
 		if !g.cfg.Private {
-			return Content{}, fmt.Errorf("%w: https: is needed, not http:", ErrForm)
+			return Content{}, fmt.Errorf("%w: https is needed, not http", ErrForm)
 		}
 		data, err = g.fetch(ctx, u)
 	default:

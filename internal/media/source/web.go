@@ -39,7 +39,7 @@ func (g *Guard) client() *http.Client {
 			case len(via) > maxRedirects:
 				return fmt.Errorf("more than %d redirects", maxRedirects)
 			case r.URL.Scheme != "https" && !(g.cfg.Private && r.URL.Scheme == "http"):
-				return fmt.Errorf("a redirect to %s:", r.URL.Scheme)
+				return fmt.Errorf("a redirect to the scheme %s", r.URL.Scheme)
 			}
 			return nil
 		},
