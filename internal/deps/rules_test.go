@@ -189,7 +189,7 @@ var homeRules = []home{
 	{"lab", []string{"lab/...", "cmd/dynlab"}, "the laboratory stands on the product; of the product, only tests may use it"},
 	{"go.etcd.io/etcd/server/v3", []string{"embedded"}, "the server"},
 	{"github.com/nats-io/nats-server/v2", []string{"embedded"}, "the server"},
-	{"go.etcd.io/etcd/client/v3", []string{"store/...", "embedded"}, "the store hides etcd; embedded asks its own server whether it is ready"},
+	{"go.etcd.io/etcd/client/v3", []string{"store/...", "embedded", "lab/bench"}, "the store hides etcd; embedded asks its own server whether it is ready; the store is measured beside it"},
 	{"go.etcd.io/etcd/api/v3", []string{"store/...", "embedded"}, "the store hides etcd"},
 	{"k8s.io/client-go", []string{"kube/access"}, "kubeconfigs and ways to log in, with the tag kubernetes"},
 	{"google.golang.org/grpc", []string{"store/...", "embedded", "lab/bench"}, "etcd's transport; request planes are measured beside it"},

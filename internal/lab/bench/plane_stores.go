@@ -37,6 +37,7 @@ type stores struct {
 	etcd  *store.Etcd
 	bus   *events.NATS
 	raw   func() error // publishes past the event plane
+	alone func() error // puts past the store
 	watch *store.Watcher
 	news  chan string // keys of events and queue messages
 	file  *os.File
@@ -75,6 +76,9 @@ func newStores(ctx context.Context, s *session) (_ *stores, err error) {
 	}
 	st.back.Push("close the NATS connection", func(context.Context) error { return st.bus.Close() })
 	if st.raw, err = rawPublish(nats.Addr(), id, &st.back); err != nil {
+		return nil, err
+	}
+	if st.alone, err = rawEtcd(ctx, etcd.Endpoint(), id, &st.back); err != nil {
 		return nil, err
 	}
 	if st.watch, err = st.etcd.Watch(ctx, benchPrefix); err != nil {
@@ -224,6 +228,7 @@ func storePlanes(ctx context.Context, s *session, sec *Section) error {
 	res, err := s.takeTurns(ctx, "etcd and NATS", sc.turns, []Case{
 		latencyCase(casePing, time.Microsecond, func(context.Context) ([]time.Duration, error) { return plain.pings(sc.messages) }),
 		latencyCase(caseSync, time.Microsecond, func(context.Context) ([]time.Duration, error) { return repeat(sc.puts, st.sync) }),
+		latencyCase(caseRawEtcd, time.Microsecond, func(context.Context) ([]time.Duration, error) { return repeat(sc.puts, st.alone) }),
 		latencyCase(caseEtcd, time.Microsecond, each(sc.puts, st.put)),
 		latencyCase(caseRawPublish, time.Microsecond, func(context.Context) ([]time.Duration, error) { return repeat(sc.messages, st.raw) }),
 		latencyCase(caseNATS, time.Microsecond, each(sc.messages, st.publish)),
@@ -232,7 +237,9 @@ func storePlanes(ctx context.Context, s *session, sec *Section) error {
 	if err != nil {
 		return err
 	}
-	res.ratio(caseEtcd, keyBySync, keyLatency+"_p50", caseSync, 1)
+	for _, c := range []string{caseRawEtcd, caseEtcd} {
+		res.ratio(c, keyBySync, keyLatency+"_p50", caseSync, 1)
+	}
 	for _, c := range []string{caseRawPublish, caseNATS, caseQueue} {
 		res.ratio(c, keyFactor, keyLatency+"_p50", casePing, 1)
 	}
