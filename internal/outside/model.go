@@ -24,7 +24,8 @@ import (
 type Model struct {
 	Name string // as clients ask for it
 	// Dir is a folder with tokenizer.json and, as far as the model has them,
-	// tokenizer_config.json, special_tokens_map.json, chat_template.jinja,
+	// tokenizer_config.json, special_tokens_map.json, chat_template.jinja, further templates
+	// in additional_chat_templates,
 	// generation_config.json and config.json. Empty means a small tokenizer that knows
 	// every byte, with a ChatML template.
 	Dir           string
@@ -40,6 +41,9 @@ var modelFiles = []string{
 	chat.GenerationConfigFile, chat.ModelConfigFile,
 }
 
+// maxTemplates bounds the chat templates for other uses.
+const maxTemplates = 100
+
 // files reads the model's files.
 func (m Model) files() (map[string][]byte, error) {
 	if m.Dir == "" {
@@ -49,8 +53,19 @@ func (m Model) files() (map[string][]byte, error) {
 		}
 		return tok.Files(m.ContextLength)
 	}
+	more, err := filepath.Glob(filepath.Join(m.Dir, chat.TemplateFolder, "*"+filepath.Ext(chat.TemplateFile)))
+	if err != nil { // the name of the folder is no pattern
+		return nil, fmt.Errorf("templates of %s: %w", m.Dir, err)
+	}
+	if len(more) > maxTemplates {
+		return nil, fmt.Errorf("%s: %d templates, at most %d are read", filepath.Join(m.Dir, chat.TemplateFolder), len(more), maxTemplates)
+	}
+	names := slices.Clone(modelFiles)
+	for _, path := range more {
+		names = append(names, chat.TemplateFolder+filepath.Base(path))
+	}
 	out := map[string][]byte{}
-	for _, name := range modelFiles {
+	for _, name := range names {
 		switch b, err := os.ReadFile(filepath.Join(m.Dir, name)); {
 		case err == nil:
 			out[name] = b
