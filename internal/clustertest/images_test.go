@@ -87,6 +87,8 @@ type seen struct {
 	prompt, images, cached int
 	status                 int
 	problem, param         string
+	encoded                []string // by which workers
+	parts                  int      // images whose embeddings were needed
 }
 
 // look asks about pictures, which stand between the words of the question.
@@ -97,7 +99,7 @@ func look(t *testing.T, c *clustertest.Cluster, urls ...string) (s seen) {
 		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": u}}, map[string]any{"type": "text", "text": fmt.Sprint("and ", i)})
 	}
 	resp, err := c.Post(t.Context(), "/v1/chat/completions", map[string]any{
-		"model": c.Model, "max_tokens": 12, "temperature": 0, "ignore_eos": true, "messages": []any{map[string]any{"role": "user", "content": parts}},
+		"model": c.Model, "max_tokens": 12, "temperature": 0, "ignore_eos": true, "nvext": map[string]any{"extra_fields": []string{"timing"}}, "messages": []any{map[string]any{"role": "user", "content": parts}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -119,11 +121,21 @@ func look(t *testing.T, c *clustertest.Cluster, urls ...string) (s seen) {
 			} `json:"prompt_tokens_details"`
 		}
 		Error struct{ Message, Param string }
+		NVExt struct {
+			Timing struct {
+				Images struct {
+					Count     int
+					EncodeMS  float64  `json:"encode_ms"`
+					EncodedBy []string `json:"encoded_by"`
+				}
+			}
+		}
 	}
 	if err := json.Unmarshal(b, &a); err != nil {
 		t.Fatalf("%s: %v", b, err)
 	}
-	s = seen{status: resp.StatusCode, problem: a.Error.Message, param: a.Error.Param, prompt: a.Usage.Prompt, images: a.Usage.Details.Images, cached: a.Usage.Details.Cached}
+	s = seen{status: resp.StatusCode, problem: a.Error.Message, param: a.Error.Param, prompt: a.Usage.Prompt, images: a.Usage.Details.Images, cached: a.Usage.Details.Cached,
+		parts: a.NVExt.Timing.Images.Count, encoded: a.NVExt.Timing.Images.EncodedBy}
 	if len(a.Choices) > 0 {
 		s.text = a.Choices[0].Message.Content
 	}
@@ -179,6 +191,9 @@ func TestImagesOverHTTP(t *testing.T) {
 				got = append(got, look(t, c, urls...))
 			}
 			for i, s := range got {
+				if s.parts != []int{1, 1, 2, 2, 3}[i] || i < 2 && len(s.encoded) != 1 {
+					t.Errorf("%d: %d images were needed, encoded by %q", i, s.parts, s.encoded)
+				}
 				if s.status != http.StatusOK || s.text == "" || s.images != 25*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
 					t.Fatalf("%d: %+v", i, s)
 				}

@@ -247,6 +247,9 @@ func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	if g.timing.Worker == "" {
 		g.timing = *t // later timings belong to a migration
+		if t.Encoded.Parts == 0 {
+			g.timing.Encoded = g.encoded
+		}
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize

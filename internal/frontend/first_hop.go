@@ -73,7 +73,9 @@ func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instan
 	}
 	hop.params = out.Params
 	if hop.bootstrap == nil {
-		hop.computed(ctx, out.Timing)
+		if hop.computed(ctx, out.Timing); out.Timing != nil {
+			g.encoded = out.Timing.Encoded
+		}
 		return nil
 	}
 	following, stop := context.WithCancel(ctx)

@@ -45,6 +45,7 @@ type generation struct {
 	held        bool             // by the last choice: the session allows only its worker
 	at          cluster.Instance // the worker of the last attempt
 	timing      protocol.Timing  // of the first output
+	encoded     protocol.Encoded // by the prefill worker whose KV is pulled
 	handovers   int              // of the sequence, with its KV
 
 	chain blockhash.Chain // of the tokens

@@ -177,6 +177,28 @@ type timingInfo struct {
 	TTFTMS     *float64 `json:"ttft_ms"`    // from the arrival of the request; null without a token
 	TotalMS    float64  `json:"total_ms"`
 	Moves      int      `json:"moves"` // to another worker, computed again or handed over
+	// Images is nil for a prompt of text.
+	Images *imageTiming `json:"images,omitempty"`
+}
+
+// imageTiming says how the embeddings of a prompt's images came to the worker that computed it.
+type imageTiming struct {
+	Count     int      `json:"count"`
+	Cached    int      `json:"cached"`    // of these, how many nobody had to encode
+	EncodeMS  float64  `json:"encode_ms"` // until all were there, their way included
+	MoveMS    float64  `json:"move_ms"`   // of that, reading them over NIXL, added up
+	Bytes     int64    `json:"bytes"`     // that were read
+	EncodedBy []string `json:"encoded_by,omitempty"`
+	Why       string   `json:"why,omitempty"` // why that worker encoded itself
+}
+
+func newImageTiming(e protocol.Encoded) *imageTiming {
+	if e.Parts == 0 {
+		return nil
+	}
+	return &imageTiming{
+		Count: e.Parts, Cached: e.Cached, EncodeMS: millis(time.Duration(e.NS)), MoveMS: millis(time.Duration(e.MoveNS)), Bytes: e.Bytes, EncodedBy: e.By, Why: e.Why,
+	}
 }
 
 // extension describes how the first choice was computed, once it is complete. It returns
@@ -206,6 +228,7 @@ func (j *job) extension(p *nvextParams) *extension {
 		e.Timing = &timingInfo{
 			Prefill: metrics.PrefillLocal, PrefillWhy: t.PrefillWhy, PrefillWay: string(t.PrefillWay),
 			QueueMS: millis(time.Duration(t.QueueNS)), PrefillMS: millis(time.Duration(t.PrefillNS)), TotalMS: millis(time.Since(j.arrived)), Moves: int(g.moves.Load()) + g.handovers,
+			Images: newImageTiming(t.Encoded),
 		}
 		if remote {
 			e.Timing.Prefill = metrics.PrefillRemote

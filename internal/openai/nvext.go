@@ -38,4 +38,17 @@ type RanTiming struct {
 	TTFTMS     *float64 `json:"ttft_ms"`
 	TotalMS    float64  `json:"total_ms"`
 	Moves      int      `json:"moves"` // from one decode worker to another
+	// Images is nil for a prompt of text.
+	Images *ImageTiming `json:"images,omitempty"`
+}
+
+// ImageTiming says how the embeddings of a prompt's images came to the worker that computed it.
+type ImageTiming struct {
+	Count     int      `json:"count"`
+	Cached    int      `json:"cached"` // of these, how many nobody had to encode
+	EncodeMS  float64  `json:"encode_ms"`
+	MoveMS    float64  `json:"move_ms"`
+	Bytes     int64    `json:"bytes"`
+	EncodedBy []string `json:"encoded_by,omitempty"`
+	Why       string   `json:"why,omitempty"` // why that worker encoded itself
 }
