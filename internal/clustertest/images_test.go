@@ -256,6 +256,20 @@ func TestImagesRefusedOverHTTP(t *testing.T) {
 	if s := look(t, c, good); s.status != http.StatusOK {
 		t.Errorf("a good one after these: %+v", s)
 	}
+	// A client cannot make places for images that it does not send.
+	for words, problem := range map[string]string{"<image> and": "2 places for 1 images", "": ""} {
+		resp, err := c.Post(t.Context(), "/v1/chat/completions", map[string]any{"model": c.Model, "max_tokens": 2, "messages": []any{map[string]any{"role": "user", "content": []any{
+			map[string]any{"type": "image_url", "image_url": good}, map[string]any{"type": "text", "text": words},
+		}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if err != nil || (resp.StatusCode == http.StatusOK) != (problem == "") || !strings.Contains(string(b), problem) {
+			t.Errorf("%q: %s %v", words, b, err)
+		}
+		_ = resp.Body.Close()
+	}
 	text := clustertest.Start(t, clustertest.Options{Decode: 1})
 	if s := look(t, text, good); s.status != http.StatusBadRequest || !strings.Contains(s.problem, "does not take images") {
 		t.Errorf("a model of text: %+v", s)
