@@ -3,12 +3,14 @@ package clustertest_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -215,6 +217,50 @@ func TestImagesOverHTTP(t *testing.T) {
 				t.Errorf("again: %+v, want %+v", again, want[2])
 			}
 		})
+	}
+}
+
+// embeddings writes a file of embeddings of n rows.
+func embeddings(t *testing.T, path string, n, width int, seed float32) string {
+	t.Helper()
+	header := fmt.Sprintf(`{"mm_embeddings":{"dtype":"F32","shape":[%d,%d],"data_offsets":[0,%d]}}`, n, width, 4*n*width)
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	b = append(b, header...)
+	for i := range n * width {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(seed*float32(i%7-3)/4))
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Files of embeddings stand in place of images, of any number of rows.
+func TestEmbeddingsOverHTTP(t *testing.T) {
+	dir, local := seer(t), t.TempDir()
+	c := clustertest.Start(t, clustertest.Options{Model: dir, Encode: 1, Prefill: 1, Decode: 1, Config: func(cfg *config.Dynamod) { cfg.Multimodal.AllowedLocalMediaPath = local }})
+	one := embeddings(t, filepath.Join(local, "one.safetensors"), 9, 32, 1)
+	two := embeddings(t, filepath.Join(local, "two.safetensors"), 40, 32, 2)
+	a, b := look(t, c, one), look(t, c, two)
+	if a.status != http.StatusOK || b.status != http.StatusOK || a.images != 9 || b.images != 40 || a.text == b.text {
+		t.Fatalf("%+v\n%+v", a, b)
+	}
+	if again := look(t, c, "file://"+one); again.text != a.text {
+		t.Errorf("again: %+v, want %+v", again, a)
+	}
+	if s := look(t, c, one, drawing(1), two); s.status != http.StatusOK || s.images != 9+25+40 {
+		t.Errorf("beside an image: %+v", s)
+	}
+	narrow := embeddings(t, filepath.Join(local, "narrow.safetensors"), 9, 31, 1)
+	if s := look(t, c, narrow); s.status != http.StatusBadRequest || !strings.Contains(s.problem, "embeddings of 31 values, those of the model have 32") {
+		t.Errorf("of another model: %+v", s)
+	}
+	text := filepath.Join(local, "text.pt")
+	if err := os.WriteFile(text, []byte("no tensor"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := look(t, c, text); s.status != http.StatusBadRequest || !strings.Contains(s.problem, "cannot be read") {
+		t.Errorf("no tensors: %+v", s)
 	}
 }
 
