@@ -145,21 +145,28 @@ func TestMediaAfterPreemption(t *testing.T) {
 		s    *engine.Stream
 		want []uint32
 	}
-	var runs []run
-	for i := range 6 {
-		p := picture(byte(i+1), 2, 30)
-		tokens, means := illustrated(40, p)
-		r := request(fmt.Sprint(i), tokens, 60)
-		r.Media = engine.Media{Parts: []blockhash.Media{p}, Embed: g.embed}
-		runs = append(runs, run{submit(t, e, r), mock.Continue(means, 60, vocab)})
-	}
-	for i, r := range runs {
-		if got, last, _ := collect(t, r.s); !equal(got, r.want) {
-			t.Errorf("%d: %v %v, want %v", i, got, last.Err, r.want)
+	// Whether the blocks of a preempted sequence are reused before it goes on depends on who
+	// comes when: it happens in a few rounds.
+	asked, n := 0, 0
+	for round := 0; asked <= n; round++ {
+		if round == 50 {
+			t.Fatalf("%d preemptions: none needed its picture again", e.Stats().PreemptedTotal)
 		}
-	}
-	if st := e.Stats(); st.PreemptedTotal == 0 || len(g.take()) <= len(runs) {
-		t.Errorf("%d preemptions: none needed its picture again", st.PreemptedTotal)
+		var runs []run
+		for range 6 {
+			n++
+			p := picture(byte(n), 2, 30)
+			tokens, means := illustrated(40, p)
+			r := request(fmt.Sprint(n), tokens, 60)
+			r.Media = engine.Media{Parts: []blockhash.Media{p}, Embed: g.embed}
+			runs = append(runs, run{submit(t, e, r), mock.Continue(means, 60, vocab)})
+		}
+		for i, r := range runs {
+			if got, last, _ := collect(t, r.s); !equal(got, r.want) {
+				t.Errorf("%d: %v %v, want %v", i, got, last.Err, r.want)
+			}
+		}
+		asked += len(g.take())
 	}
 }
 

@@ -26,6 +26,9 @@ type job struct {
 	start      bool          // it succeeds
 }
 
+// longestStep is more than any step of these jobs takes.
+const longestStep = 25 * time.Millisecond
+
 func randomJobs(r *rand.Rand) []job {
 	jobs := make([]job, 60)
 	at := time.Duration(0)
@@ -38,7 +41,9 @@ func randomJobs(r *rand.Rand) []job {
 		j.request.Sampling = protocol.SamplingOptions{Temperature: 1, Seed: r.Uint64()}
 		switch r.IntN(6) {
 		case 0:
-			j.cancel = at + time.Duration(r.ExpFloat64()*float64(200*time.Millisecond))
+			// Not in the step during which it comes: beside Run, a request can be cancelled only
+			// once the engine has heard of it.
+			j.cancel = at + longestStep + time.Duration(r.ExpFloat64()*float64(200*time.Millisecond))
 		case 1:
 			j.prefill, j.fill = true, time.Duration(r.ExpFloat64()*float64(50*time.Millisecond))
 		case 2:
