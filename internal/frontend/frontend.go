@@ -96,6 +96,7 @@ type Frontend struct {
 	admission         *admission
 	intake            *intake
 	contents          *contents
+	loads             *loads
 
 	// ctx is the parent of all requests; it ends with errStopping.
 	ctx    context.Context
@@ -142,7 +143,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
 		policies: policies(), sessions: newSessions(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
-		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit), contents: newContents(),
+		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit), contents: newContents(), loads: newLoads(),
 		awaiting: make(chan struct{}, maxAwaiting), stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
 	f.limits.write = cmp.Or(cfg.WriteTimeout, f.limits.write)

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/media/picture"
 	"github.com/dynctl/dynctl/internal/media/prepare"
 	"github.com/dynctl/dynctl/internal/media/source"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/tensorfile"
 )
@@ -93,6 +95,8 @@ func (p *pictures) planEmbeddings(data []byte) (prepare.Plan, error) {
 const (
 	// maxImages bounds the images of one request.
 	maxImages = 64
+	// maxLoading bounds how long the images of one request may take to come.
+	maxLoading = 2 * time.Minute
 	// loadingAtOnce bounds the images of one request that are loaded at the same time.
 	loadingAtOnce = 4
 )
@@ -170,7 +174,7 @@ func (q *chatRequest) hasImages() bool { return len(q.images) > 0 }
 
 // load gets the images of a conversation, so that workers can fetch them until free is
 // called.
-func (q *chatRequest) load(ctx context.Context, f *Frontend, m *servedModel) *apiError {
+func (q *chatRequest) load(ctx context.Context, f *Frontend, m *servedModel, tenant string) *apiError {
 	switch {
 	case len(q.images) == 0:
 		return nil
@@ -181,6 +185,8 @@ func (q *chatRequest) load(ctx context.Context, f *Frontend, m *servedModel) *ap
 	case q.promptLogprobs:
 		return invalid("prompt_logprobs", "A prompt with images has no log probabilities.")
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, maxLoading, overloaded(metrics.RefusedImages, "The images of this request did not come in time, please retry later."))
+	defer cancel()
 	q.loaded, q.from = make([]image, len(q.images)), f.cfg.Runtime.ID()
 	bad := make([]*apiError, len(q.images))
 	slots := make(chan struct{}, loadingAtOnce)
@@ -189,7 +195,7 @@ func (q *chatRequest) load(ctx context.Context, f *Frontend, m *servedModel) *ap
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			bad[i] = q.loadOne(ctx, f, m.pictures, i)
+			bad[i] = q.loadOne(ctx, f, m.pictures, tenant, i)
 		})
 	}
 	wg.Wait()
@@ -208,9 +214,14 @@ func (q *chatRequest) load(ctx context.Context, f *Frontend, m *servedModel) *ap
 	return nil
 }
 
-func (q *chatRequest) loadOne(ctx context.Context, f *Frontend, p *pictures, i int) *apiError {
+func (q *chatRequest) loadOne(ctx context.Context, f *Frontend, p *pictures, tenant string, i int) *apiError {
 	ask := &q.images[i]
 	at := ask.at + ".url"
+	leave, err := f.loads.enter(ctx, tenant)
+	if err != nil {
+		return asAPIError(err)
+	}
+	defer leave()
 	got, err := f.cfg.Media.Get(ctx, ask.url)
 	ask.url = "" // data URLs are large
 	switch {
@@ -238,7 +249,7 @@ func (q *chatRequest) loadOne(ctx context.Context, f *Frontend, p *pictures, i i
 	var ok bool
 	img.id, release, ok = f.contents.add(got.Data)
 	if !ok {
-		return overloaded("images", "The images of the requests in work take all memory for them, please retry later.")
+		return overloaded(metrics.RefusedImages, "The images of the requests in work take all memory for them, please retry later.")
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -36,7 +36,7 @@ type request interface {
 type illustrated interface {
 	hasImages() bool
 	// load gets the images before prompts; free lets go of them when the request has ended.
-	load(ctx context.Context, f *Frontend, m *servedModel) *apiError
+	load(ctx context.Context, f *Frontend, m *servedModel, tenant string) *apiError
 	free()
 }
 
@@ -47,7 +47,7 @@ func (j *job) loadImages(ctx context.Context, q illustrated, m *servedModel, lea
 		leave()
 		leave = func() {}
 	}
-	if bad := q.load(ctx, j.f, m); bad != nil || turn == nil {
+	if bad := q.load(ctx, j.f, m, j.tenant); bad != nil || turn == nil {
 		return leave, bad
 	}
 	return turn()

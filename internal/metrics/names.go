@@ -224,6 +224,7 @@ const (
 	RefusedDeadline    = "deadline"            // the request's deadline passed while it waited
 	RefusedConstraints = "constraints"         // too many constraints of answers are being compiled
 	RefusedSessionBusy = "session_worker_busy" // the worker does that has the session
+	RefusedImages      = "images"              // there is no room for its images, or they do not come in time
 	RefusedNamedBusy   = "named_worker_busy"   // the worker does that the request names
 )
 
