@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func testRandomLists(t *testing.T, e Env) {
@@ -66,6 +67,8 @@ func testRandomLists(t *testing.T, e Env) {
 		})
 	}
 	NoMore(t, b)
+	// The last one may be counted here after it has arrived there.
+	patience.Until(t, "all notifications are counted", func() bool { return a.Stats().NotifySent >= 14 })
 	s, p := a.Stats(), b.Stats()
 	if s.TxBytes == 0 || s.TxBytes != s.RxBytes || s.TxBytes != p.InBytes || p.InBytes != p.OutBytes {
 		t.Errorf("bytes: initiator %+v, target %+v", s, p)
