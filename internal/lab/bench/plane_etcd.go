@@ -5,7 +5,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/undo"
@@ -19,7 +18,7 @@ func rawEtcd(ctx context.Context, endpoint string, id dial.Identity, back *undo.
 	if err != nil {
 		return nil, err
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + endpoint}, TLS: tls, DialTimeout: waitForNews, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + endpoint}, TLS: tls, DialTimeout: waitForNews})
 	if err != nil {
 		return nil, err
 	}
