@@ -431,6 +431,34 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 	})
 }
 
+// A prompt may end with an image. The decode worker computes its last position, and so all of
+// it; who asks a prefill worker all the same is refused.
+func TestImagesAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	a := w.album()
+	e := &tower{}
+	enc, pre, d := w.start("worker-1", cluster.RoleEncode, sees(e)), w.start("worker-2", cluster.RolePrefill, sees(nil)), w.start("worker-3", cluster.RoleDecode, sees(nil))
+	eventually(t, "all are known", func() bool { return len(d.sees(cluster.RoleEncode)) == 1 && len(d.sees(cluster.RolePrefill)) == 1 })
+	req := request("r", prompt(seeded(t), 90), 6)
+	means := a.illustrate(&req, a.put("x", 78, 12))
+	if req.Media[0].End != 90 {
+		t.Fatalf("the image ends at %d", req.Media[0].End)
+	}
+	got := w.generate(t.Context(), "", req)
+	check(t, got, means, 6)
+	if got.timing == nil || got.timing.Prefill != "local" || got.timing.PrefillWhy != "ends with an image" {
+		t.Errorf("%+v", got.timing)
+	}
+	h := w.hops()
+	s := h.call(t.Context(), "worker-2", req, nil, 20*time.Second)
+	var o protocol.EngineOutput
+	var remote *requestplane.RemoteError
+	if err := s.Recv(t.Context(), &o); !errors.As(err, &remote) || remote.Kind != requestplane.KindInvalidArgument {
+		t.Errorf("a prefill worker: %+v, %v", o, err)
+	}
+	restful(t, enc, pre, d)
+}
+
 // A sequence that moves keeps its images.
 func TestImagesMove(t *testing.T) {
 	w := newWorld(t)
