@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
@@ -85,6 +87,13 @@ func (c *etcdCluster) runtime(t *testing.T, worker string) *runtime.DistributedR
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		// After an outage the client tries again in its own time.
+		patience.Until(t, "the store answers "+worker, func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_, err := s.Get(ctx, "none")
+			return errors.Is(err, store.ErrNotFound)
+		})
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := d.Close(ctx); err != nil {

@@ -72,7 +72,7 @@ func TestSections(t *testing.T) {
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())+ucxRows()) + 4 + len(hostRoutes()) + len(overUCX)},
 		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 8 + 8 + 4},
 		{"router", []string{"Requests", "Router and index"}, 2 + 2},
-		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 6 + 8 + 6},
+		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 6 + 8 + 7},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
 			dir := t.TempDir()
