@@ -26,7 +26,7 @@ func TestLiveKnowsCaches(t *testing.T) {
 	plane(t, sc.c, cluster.ComponentFrontend, cluster.EndpointKVIndex, "id-1", "", grant(t, sc.c, time.Minute), func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
 		asked.Add(1)
 		return send(cluster.KVIndex{Frontend: "node-1", At: time.Now(), Workers: []cluster.KVIndexWorker{
-			{Worker: "worker-1", InstanceID: sc.worker, Device: 40, Host: 2, Epoch: 7, Next: 9, OutOfDateSince: time.Now().Add(-time.Minute), Recent: &cluster.KVAccuracy{Requests: 9, Predicted: 400, Found: 350, False: 50}},
+			{Worker: "worker-1", InstanceID: sc.worker, Device: 40, Host: 2, Epoch: 7, Next: 9, OutOfDateSince: time.Now().Add(-65 * time.Second), Recent: &cluster.KVAccuracy{Requests: 9, Predicted: 400, Found: 350, False: 50}},
 			{Worker: "worker-9", InstanceID: 99, Device: 1}, // has left since
 		}})
 	})

@@ -138,6 +138,25 @@ func TestMediaCachedInPart(t *testing.T) {
 	}
 }
 
+// A picture that is cached to its end is not asked for, though the next block is computed.
+func TestMediaCachedToTheirEnd(t *testing.T) {
+	e, _ := start(t, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 8})
+	var g gallery
+	p := picture(1, 8, 16) // which ends with a block
+	for i, want := range []string{"\x01", ""} {
+		tokens, means := illustrated(30, p)
+		tokens[29], means[29] = uint32(100+i), uint32(100+i)
+		r := request(fmt.Sprint(i), tokens, 5)
+		r.Media = engine.Media{Parts: []blockhash.Media{p}, Embed: g.embed}
+		if got, _, _ := collect(t, submit(t, e, r)); !equal(got, mock.Continue(means, 5, vocab)) {
+			t.Errorf("%d: %v", i, got)
+		}
+		if asked := g.take(); string(asked) != want {
+			t.Errorf("%d: asked for %v", i, asked)
+		}
+	}
+}
+
 func TestMediaAfterPreemption(t *testing.T) {
 	e, _ := start(t, engine.Config{NumBlocks: 20, MaxSeqs: 8}, mock.Options{BlockSize: 8})
 	var g gallery
@@ -229,6 +248,26 @@ func TestMediaThatDoNotCome(t *testing.T) {
 		s.Cancel()
 		if _, last, _ := collect(t, s); last.Finish != protocol.FinishCancelled {
 			t.Errorf("ended by %v", last.Finish)
+		}
+	})
+	t.Run("come after the end", func(t *testing.T) { // and change nothing
+		release := make(chan struct{})
+		r := request("late rows", tokens, 5)
+		r.Media = engine.Media{Parts: []blockhash.Media{p}, Embed: func(context.Context, []blockhash.Media) ([][][]float32, error) {
+			<-release
+			return [][][]float32{rowsOf(p)}, nil
+		}}
+		s := submit(t, e, r)
+		waiting(t, e)
+		s.Cancel()
+		if _, last, _ := collect(t, s); last.Finish != protocol.FinishCancelled {
+			t.Errorf("ended by %v", last.Finish)
+		}
+		before := e.Stats()
+		close(release)
+		collect(t, submit(t, e, request("another", []uint32{1, 2, 3}, 30)))
+		if st := e.Stats(); st.Running != 0 || st.EncodeWait != 0 || st.ComputedTotal-before.ComputedTotal > 33 {
+			t.Errorf("what was cancelled runs: %+v", st)
 		}
 	})
 	t.Run("prefill cancelled", func(t *testing.T) {

@@ -45,6 +45,10 @@ func TestReady(t *testing.T) {
 			t.Errorf("%q: %d %s, want %d %s", query, status, text, want, says)
 		}
 	}
+	patience.Until(t, "it has started", func() bool {
+		_, text := f.get("/ready")
+		return !strings.Contains(text, `"stage":"starting"`)
+	})
 	ready("", 503, `"stage":"no worker"`)
 	drt := w.runtime("worker-9", nil) // it has no card
 	if _, err := drt.Serve(t.Context(), cluster.RoleDecode.Component(), cluster.EndpointGenerate, (&fake{}).handler(say("x"))); err != nil {
