@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
 	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
@@ -311,7 +312,36 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 		if got := w.generate(t.Context(), "", req); got.err == nil || !strings.Contains(got.err.Error(), "4 of 5 bytes came") {
 			t.Errorf("%v", got.err)
 		}
+		req, _ = local(a, "u", "right")
+		a.content[req.Media[0].Source.ID] = []byte("wrong")
+		if got := w.generate(t.Context(), "", req); got.err == nil || !strings.Contains(got.err.Error(), "or others than it has") {
+			t.Errorf("%v", got.err)
+		}
 		restful(t, enc, d)
+	})
+	t.Run("nobody reads", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		enc := w.start("worker-1", cluster.RoleEncode, sees(&tower{}))
+		c := runtimetest.Client(t, w.c.Runtime(t, "reader"), cluster.RoleEncode.Component(), cluster.EndpointGenerate)
+		if err := c.Wait(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Call(t.Context(), c.Instances()[0], "r", nil, protocol.EncodeRequest{
+			RequestID: "r", ModelSum: digest, Part: a.put("x", 0, 9), EngineID: "worker-9.1", Worker: "worker-9", Deadline: time.Now().Add(time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reply protocol.EncodeReply
+		if err := s.Recv(t.Context(), &reply); err != nil || reply.Worker != "worker-1" || fmt.Sprint(reply.Shape) != "[9 4]" {
+			t.Errorf("%+v, %v", reply, err)
+		}
+		if enc.core.Load().media.Idle() == nil {
+			t.Error("nothing is offered")
+		}
+		s.Close() // long before the deadline
+		restful(t, enc)
 	})
 	t.Run("nobody encodes", func(t *testing.T) {
 		w := newWorld(t)
