@@ -92,11 +92,8 @@ type EncodeReply struct {
 	Readable Readable `json:"nixl_readable_metadata"`
 	Shape    []int    `json:"embeddings_shape"` // rows, values in a row
 	DType    string   `json:"embeddings_dtype"` // DTypeFloat32
-	// Auxiliary are small tensors that belong to the embeddings.
-	Auxiliary map[string]Tensor `json:"auxiliary_data,omitempty"`
-	Worker    string            `json:"worker"` // the encode worker
-	EncodeNS  int64             `json:"encode_ns"`
-	Cached    bool              `json:"cached"` // they were computed before
+	Worker   string   `json:"worker"`           // the encode worker
+	Cached   bool     `json:"cached"`           // they were computed before
 }
 
 // DTypeFloat32 is the type of embeddings that encode workers compute.
@@ -120,13 +117,6 @@ type MemoryDescriptor struct {
 	Device string `json:"device"` // "cpu"
 	Addr   uint64 `json:"ptr"`
 	Size   uint64 `json:"size"` // bytes
-}
-
-// Tensor is a small tensor.
-type Tensor struct {
-	Data  []float64 `json:"data"`
-	Shape []int     `json:"shape"`
-	DType string    `json:"dtype"` // "torch.int64"
 }
 
 // Encoded says how the embeddings of a prompt came to a worker; the zero value means that

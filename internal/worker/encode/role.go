@@ -64,7 +64,7 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 	}
 	w.Meter.Encoded(hit, took)
 	begin := time.Now()
-	how, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, EncodeNS: int64(took), Cached: hit}, send, w.Ending)
+	how, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, Cached: hit}, send, w.Ending)
 	if how == media.OfferRead {
 		w.KV.Moved(4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
 		w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), 4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
