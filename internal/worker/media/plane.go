@@ -50,7 +50,8 @@ type Config struct {
 type Plane struct {
 	cfg     Config
 	cache   *cache
-	arena   *arena // nil where the model takes none
+	arena   *arena        // nil where the model takes none
+	places  chan struct{} // for parts whose content is here: one is fetched while one is encoded
 	turns   chan struct{}
 	waiting atomic.Int32
 	offers  offers
@@ -63,7 +64,7 @@ func Open(cfg Config) (*Plane, error) {
 	if cfg.Encode == (cluster.Endpoint{}) {
 		cfg.Encode = cluster.Endpoint{Component: cluster.RoleEncode.Component(), Name: cluster.EndpointGenerate}
 	}
-	p := &Plane{cfg: cfg, cache: newCache(cmp.Or(cfg.Cache, DefaultCache)), turns: make(chan struct{}, 1)}
+	p := &Plane{cfg: cfg, cache: newCache(cmp.Or(cfg.Cache, DefaultCache)), places: make(chan struct{}, 2), turns: make(chan struct{}, 1)}
 	if cfg.Width == 0 {
 		return p, nil
 	}
@@ -162,6 +163,12 @@ func (p *Plane) encode(ctx context.Context, part *protocol.MediaPart, content fu
 	defer turn()
 	if waits > maxWaiting {
 		return nil, fmt.Errorf("%w: %d", ErrBusy, maxWaiting)
+	}
+	select { // before the content is in memory
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	data, err := content(ctx)
 	if err != nil {
