@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -27,6 +28,46 @@ func TestRoutedWithImages(t *testing.T) {
 	}
 	if other := pictured(2, 5, 11).routed().Hashes; other[0] != want.Seq[0] || other[1] == want.Seq[1] {
 		t.Errorf("another image: %x, that one %x", other, want.Seq)
+	}
+}
+
+// loaded is a request whose images come at once.
+type loaded struct{ bad *apiError }
+
+func (loaded) hasImages() bool { return true }
+func (loaded) free()           {}
+func (l loaded) load(context.Context, *Frontend, *servedModel, string) *apiError {
+	return l.bad
+}
+
+// A request gives its turn back while its images are loaded, and has none to give back when it
+// gets no other.
+func TestTurnsAroundImages(t *testing.T) {
+	refused := pastDeadline()
+	for name, tc := range map[string]struct {
+		load, turn *apiError
+		want       string // the turns that were given back
+	}{
+		"loaded":     {nil, nil, "first again"},
+		"not loaded": {refused, nil, "first"},
+		"no turn":    {nil, refused, "first"},
+	} {
+		given := ""
+		leave, bad := (&job{}).loadImages(t.Context(), loaded{tc.load}, nil, func() { given += "first" }, func() (func(), *apiError) {
+			if tc.turn != nil {
+				return nil, tc.turn
+			}
+			return func() { given += " again" }, nil
+		})
+		leave()
+		if given != tc.want || (bad == nil) != (tc.load == nil && tc.turn == nil) {
+			t.Errorf("%s: gave back %q, %v", name, given, bad)
+		}
+	}
+	given := 0 // one that cannot wait keeps its turn
+	leave, bad := (&job{}).loadImages(t.Context(), loaded{}, nil, func() { given++ }, nil)
+	if leave(); given != 1 || bad != nil {
+		t.Errorf("gave back %d turns, %v", given, bad)
 	}
 }
 

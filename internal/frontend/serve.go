@@ -50,7 +50,11 @@ func (j *job) loadImages(ctx context.Context, q illustrated, m *servedModel, lea
 	if bad := q.load(ctx, j.f, m, j.tenant); bad != nil || turn == nil {
 		return leave, bad
 	}
-	return turn()
+	again, late := turn()
+	if late != nil {
+		return leave, late
+	}
+	return again, nil
 }
 
 // answerer writes the answer of one endpoint, as events or as a whole.
