@@ -45,15 +45,17 @@ func serveNATS(dir, portText string) error {
 		return err
 	}
 	s, err := server.NewServer(&server.Options{
-		Host:       "127.0.0.1",
-		Port:       port,
-		NoLog:      true,
-		NoSigs:     true,
-		JetStream:  true,
-		StoreDir:   dir,
-		MaxPayload: 1 << 20,
-		Username:   os.Getenv(serverUser),
-		Password:   os.Getenv(serverUser),
+		Host:      "127.0.0.1",
+		Port:      port,
+		NoLog:     true,
+		NoSigs:    true,
+		JetStream: true,
+		// By default the limit is three quarters of the free space, and journals reserve theirs.
+		JetStreamMaxStore: 1 << 40,
+		StoreDir:          dir,
+		MaxPayload:        1 << 20,
+		Username:          os.Getenv(serverUser),
+		Password:          os.Getenv(serverUser),
 	})
 	if err != nil {
 		return err

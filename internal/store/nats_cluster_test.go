@@ -45,7 +45,7 @@ func serveNATS(config string) error {
 	host, port := hostPort(m.Addr)
 	peerHost, peerPort := hostPort(m.Peer)
 	opts := &natsserver.Options{
-		ServerName: m.Name, Host: host, Port: port, JetStream: true, StoreDir: m.Dir, NoLog: true, NoSigs: true,
+		ServerName: m.Name, Host: host, Port: port, JetStream: true, JetStreamMaxStore: 1 << 40, StoreDir: m.Dir, NoLog: true, NoSigs: true,
 		Cluster: natsserver.ClusterOpts{Name: "test", Host: peerHost, Port: peerPort},
 	}
 	for _, r := range m.Routes {

@@ -369,7 +369,7 @@ func (c *counters) check(t *testing.T) {
 
 func TestNATSRefusals(t *testing.T) {
 	t.Parallel()
-	opts := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
+	opts := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, JetStream: true, JetStreamMaxStore: 1 << 40, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
 	opts.Users = []*natsserver.User{
 		{Username: "all", Password: "secret"},
 		{Username: "guest", Password: "secret", Permissions: &natsserver.Permissions{
