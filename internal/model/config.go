@@ -130,6 +130,7 @@ func ParseConfig(content []byte) (Config, error) {
 	outer := f
 	if fam.nested {
 		f = f.descend("text_config")
+		fam = fam.text(f)
 	}
 	d := fam.defaults
 	c := Config{

@@ -18,6 +18,10 @@ type family struct {
 	// nested: in a checkpoint that also reads images, the fields of the text model are
 	// under text_config.
 	nested bool
+	// texts are the families of the text model inside one that reads images, which differ in
+	// defaults and traits; the first one where the checkpoint names none. nil if there is no
+	// choice.
+	texts []family
 	// traits reads the fields that only this family has.
 	traits func(f fields, c *Config)
 	// names maps a role to the tensor name; the first %d stands for the layer, the

@@ -1,9 +1,9 @@
 package model
 
 // llava covers LLaVA 1.5 and models of its form: a CLIP tower, or a SigLIP one, whose
-// patches each pass an MLP, and a Llama.
+// patches each pass an MLP, and a Llama or another plain decoder.
 func llava() family {
-	fam := nestedLlama("language_model.model.", "model.language_model.")
+	fam := withText("language_model.model.", "model.language_model.")
 	fam.modelType, fam.architectures = "llava", []string{"LlavaForConditionalGeneration"}
 	fam.vision = &visionFamily{
 		read: func(f fields, c *Config) *Vision {

@@ -1,8 +1,10 @@
 package model
 
+import "strings"
+
 // smolVLM covers SmolVLM and SmolVLM2, and idefics3 Idefics 3, which have the same
 // arithmetic: a SigLIP tower whose patches are concatenated in squares, one linear layer
-// without bias, and a Llama.
+// without bias, and a Llama or another plain decoder.
 func smolVLM() family {
 	f := idefics3()
 	f.modelType, f.architectures = "smolvlm", []string{"SmolVLMForConditionalGeneration"}
@@ -10,7 +12,7 @@ func smolVLM() family {
 }
 
 func idefics3() family {
-	fam := nestedLlama("model.text_model.")
+	fam := withText("model.text_model.")
 	fam.modelType, fam.architectures = "idefics3", []string{"Idefics3ForConditionalGeneration"}
 	fam.vision = &visionFamily{
 		read: func(f fields, c *Config) *Vision {
@@ -30,20 +32,43 @@ func idefics3() family {
 	return fam
 }
 
-// nestedLlama returns the text part of a model that reads images with a Llama, whose
-// fields are under text_config.
-func nestedLlama(roots ...string) family {
+// withText returns a model that reads images with a plain decoder, whose fields are under
+// text_config: a Llama unless that names another model_type.
+func withText(roots ...string) family {
 	fam := llama()
-	fam.nested = true
-	fam.roots = roots
-	fam.defaults.layers, fam.defaults.hidden, fam.defaults.heads, fam.defaults.ffn, fam.defaults.vocab = 32, 4096, 32, 11008, 32000
-	traits := fam.traits
-	fam.traits = func(f fields, c *Config) {
-		if kind := f.text("model_type", llama().modelType); f.nested && kind != llama().modelType {
-			f.fail(ErrUnsupported, "model_type", "%q is unknown; known is llama", kind)
-		}
-		f.refuse("qk_layer_norms", "layers of llama have no norms on queries and keys")
-		traits(f, c)
+	fam.nested, fam.roots = true, roots
+	fam.texts = []family{llama(), mistral(), qwen2(), qwen3()}
+	for i := range fam.texts {
+		d := &fam.texts[i].defaults
+		d.layers, d.hidden, d.heads, d.ffn, d.vocab = 32, 4096, 32, 11008, 32000
 	}
+	fam.texts[1].defaults.ffn = 14336
+	for i := range fam.texts[2:] {
+		d := &fam.texts[2+i].defaults
+		d.ffn, d.vocab = 22016, 151936
+	}
+	return fam
+}
+
+// text returns a family with the defaults and traits of the text model that a checkpoint
+// names.
+func (fam family) text(f fields) family {
+	if fam.texts == nil {
+		return fam
+	}
+	kind := fam.texts[0].modelType
+	if f.nested { // else it is that of the whole
+		kind = f.text("model_type", kind)
+	}
+	var known []string
+	for _, text := range fam.texts {
+		if text.modelType == kind {
+			fam.defaults, fam.traits = text.defaults, text.traits
+			f.refuse("qk_layer_norms", "its norms of queries and keys are not those of "+kind)
+			return fam
+		}
+		known = append(known, text.modelType)
+	}
+	f.fail(ErrUnsupported, "model_type", "%q is unknown; known are %s", kind, strings.Join(known, ", "))
 	return fam
 }

@@ -19,6 +19,7 @@ import (
 // practically never win, so greedy generation runs to its limit.
 type Synthetic struct {
 	Family  string // model_type of any family, "llama" by default
+	Text    string // model_type of the text model inside one that reads images, the family's first by default
 	Layers  int    // 2
 	Hidden  int    // 64
 	Heads   int    // 4
@@ -194,8 +195,8 @@ func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
 func (s Synthetic) nested(text map[string]any) map[string]any {
 	known := s.family().architectures
 	outer := map[string]any{"architectures": known[max(0, len(known)-1):], "model_type": s.Family, "text_config": text}
-	if s.family().vision != nil && s.Family != gemma3().modelType {
-		text["model_type"] = llama().modelType
+	if texts := s.family().texts; texts != nil {
+		text["model_type"] = cmp.Or(s.Text, texts[0].modelType)
 	}
 	maps.Copy(outer, s.Images)
 	return outer

@@ -67,6 +67,51 @@ func TestVisionCheckpoints(t *testing.T) {
 	}
 }
 
+// TestVisionTexts: the text model is of the family that text_config names, with its
+// defaults and its tensors.
+func TestVisionTexts(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		ok   func(c Config) bool
+	}{
+		{"llama", func(c Config) bool {
+			return !c.QKVBias && !c.QKNorm && c.Window == 0 && c.KVHeads == 4 && c.FFN == 11008
+		}},
+		{"mistral", func(c Config) bool { return c.Window == 4096 && c.KVHeads == 4 && c.FFN == 14336 }},
+		{"qwen2", func(c Config) bool { return c.QKVBias && !c.OutBias && !c.QKNorm && c.HeadDim == 4 && c.FFN == 22016 }},
+		{"qwen3", func(c Config) bool { return c.QKNorm && !c.QKVBias && c.HeadDim == 128 && c.FFN == 22016 }},
+	} {
+		for _, name := range []string{"idefics3", "smolvlm", "llava"} {
+			spec := visionSpecs()[name]
+			spec.Text = tt.text
+			dir := t.TempDir()
+			if err := spec.Write(dir); err != nil {
+				t.Errorf("%s with %s: %v", name, tt.text, err)
+				continue
+			}
+			m, err := Open(dir, Options{})
+			if err != nil {
+				t.Errorf("%s with %s: %v", name, tt.text, err)
+				continue
+			}
+			for role, want := range map[Role]bool{RoleQBias: tt.text == "qwen2", RoleQNorm: tt.text == "qwen3", RoleVisionQ: true} {
+				if _, ok := m.Weight(role, 0); ok != want {
+					t.Errorf("%s with %s: role %d is there: %v", name, tt.text, role, ok)
+				}
+			}
+			if len(m.Warnings()) > 0 || m.Config().Family != spec.Family {
+				t.Errorf("%s with %s: family %s, warnings %q", name, tt.text, m.Config().Family, m.Warnings())
+			}
+			_ = m.Close()
+		}
+		text := map[string]any{"model_type": tt.text, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 49280}
+		c, err := ParseConfig(variant(t, smolvlm256, map[string]any{"text_config": text}))
+		if err != nil || !tt.ok(c) || c.Layers != 32 {
+			t.Errorf("%s: %+v, %v", tt.text, c, err)
+		}
+	}
+}
+
 // rename writes a copy of a checkpoint of one file with other names for its tensors; those
 // without a name are left out.
 func rename(t *testing.T, spec Synthetic, other func(name string) string) (dir string) {
@@ -281,7 +326,9 @@ func TestVisionFieldsRefuses(t *testing.T) {
 		want         string
 	}{
 		{"other tower", llava15, tower(object{"model_type": "pixtral"}), ErrUnsupported, `vision_config: unsupported model: model_type: "pixtral" is unknown; known are clip_vision_model, siglip_vision_model`},
-		{"other text model", llava15, object{"text_config": object{"model_type": "mistral"}}, ErrUnsupported, `text_config: unsupported model: model_type: "mistral"`},
+		{"other text model", llava15, object{"text_config": object{"model_type": "phi3"}}, ErrUnsupported,
+			`text_config: unsupported model: model_type: "phi3" is unknown; known are llama, mistral, qwen2, qwen3`},
+		{"fields of the text model", smolvlm256, object{"text_config": object{"vocab_size": 49280, "model_type": "qwen3", "layer_types": []string{"linear"}}}, ErrUnsupported, `layer_types: "linear"`},
 		{"heads", llava15, tower(object{"num_attention_heads": 7}), ErrConfig, "7 does not divide hidden_size 768"},
 		{"no patches", llava15, tower(object{"patch_size": 500}), ErrConfig, "patch_size: an image of 224 pixels has 0 patches"},
 		{"too many patches", llava15, tower(object{"patch_size": 1}), ErrConfig, "has 224 patches of 1 along a side, want 1 to 64"},
