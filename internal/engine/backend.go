@@ -28,6 +28,9 @@ type BatchSeq struct {
 	// Rows, when not nil, has an entry for each token: its embedding, of
 	// [BackendInfo.Embedding] values, or nil for that of the token itself.
 	Rows [][]float32
+	// Positions, when not nil, are those by which the tokens rotate. Only a backend with
+	// [BackendInfo.Grids] gets them.
+	Positions *Positions
 	// Blocks is the block table: Blocks[p/BlockSize] holds position p.
 	Blocks []int32
 	// Logits, when not nil, has VocabSize room and receives the logits that follow
@@ -80,6 +83,8 @@ type BackendInfo struct {
 	MaxContext int    // positions
 	// Embedding is the number of values of [BatchSeq.Rows]; 0 if the backend takes none.
 	Embedding int
+	// Grids: rows of images rotate by their place in a grid, see [Positions].
+	Grids bool
 	// TensorParallel is the number of ranks that share the heads of each layer, at least 1.
 	TensorParallel int
 	KV             kvlayout.Shape // of all ranks together

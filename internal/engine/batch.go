@@ -33,6 +33,9 @@ func (s *BatchSeq) check(info *BackendInfo, blocks int) error {
 	if s.Rows != nil && len(s.Rows) != len(s.Tokens) {
 		return fmt.Errorf("%d embeddings for %d tokens", len(s.Rows), len(s.Tokens))
 	}
+	if s.Positions != nil && !info.Grids {
+		return errors.New("positions in several dimensions, the model has one")
+	}
 	for _, row := range s.Rows {
 		if row != nil && (info.Embedding == 0 || len(row) != info.Embedding) {
 			return fmt.Errorf("an embedding of %d values, the model takes %d", len(row), info.Embedding)

@@ -22,6 +22,7 @@ func TestCheckBatch(t *testing.T) {
 		{"the whole context, with the last block", BatchSeq{Tokens: ids(8), Blocks: []int32{2, 0}}, true},
 		{"one token more than the context", BatchSeq{Tokens: ids(9), Blocks: []int32{0, 1, 2}}, false},
 		{"before the start", BatchSeq{Tokens: ids(1), Start: -1, Blocks: []int32{0}}, false},
+		{"positions in three dimensions", BatchSeq{Tokens: ids(1), Positions: new(Positions), Blocks: []int32{0}}, false},
 		{"no token", BatchSeq{Blocks: []int32{0}}, false},
 		{"a block behind the pool", BatchSeq{Tokens: ids(1), Blocks: []int32{3}}, false},
 		{"a negative block", BatchSeq{Tokens: ids(1), Blocks: []int32{-1}}, false},

@@ -213,6 +213,8 @@ func (e *Engine) newSequence(r *Request) (*sequence, error) {
 		gen:    newGeneration(r, e.info.TokenLimit),
 		chain:  e.chain(&r.Media),
 		embed:  r.Media.Embed,
+
+		positions: NewPositions(r.Media.Parts, r.Media.Grids),
 	}
 	if r.Constraint != nil {
 		if err := replay(r.Constraint, s.tokens[s.prompt:]); err != nil {
@@ -249,9 +251,10 @@ func (e *Engine) submitPrefill(ctx context.Context, r PrefillRequest) (*sequence
 	}
 	s := &sequence{
 		id: r.ID, tenant: r.Tenant, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
-		chain:   e.chain(&r.Media),
-		embed:   r.Media.Embed,
-		prefill: &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
+		chain:     e.chain(&r.Media),
+		embed:     r.Media.Embed,
+		positions: NewPositions(r.Media.Parts, r.Media.Grids),
+		prefill:   &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
 	}
 	return s, e.enqueue(ctx, s)
 }

@@ -15,6 +15,9 @@ import (
 // be those of tokens all the same. The zero value is a prompt of text.
 type Media struct {
 	Parts []blockhash.Media
+	// Grids say how the rows of each part lie, for a backend with [BackendInfo.Grids]; nil for
+	// others. A key stands for one grid.
+	Grids []Grid
 	// Embed returns the embeddings of some of the parts: for each part a row for each of its
 	// positions, of [BackendInfo.Embedding] values, or nil for that of the token there. The engine asks for parts that are not
 	// computed yet, once the sequence has its blocks, on a goroutine of its own. It may ask
@@ -42,6 +45,23 @@ func (m *Media) check(n int, info *BackendInfo) error {
 			return fmt.Errorf("%w: part %d stands at positions %d to %d, after %d of a prompt of %d", ErrBadRequest, i, p.Start, p.End, at, n)
 		}
 		at = p.End
+	}
+	return m.checkGrids(info)
+}
+
+// checkGrids returns an error unless the parts stand in grids if and only if the backend rotates
+// their rows by those.
+func (m *Media) checkGrids(info *BackendInfo) error {
+	switch {
+	case len(m.Grids) > 0 && !info.Grids:
+		return fmt.Errorf("%w: this model does not place the rows of images in grids", ErrBadRequest)
+	case info.Grids && len(m.Grids) != len(m.Parts):
+		return fmt.Errorf("%w: %d grids for %d images, whose rows this model places in grids", ErrBadRequest, len(m.Grids), len(m.Parts))
+	}
+	for i, g := range m.Grids {
+		if n := m.Parts[i].End - m.Parts[i].Start; !g.Holds(n) {
+			return fmt.Errorf("%w: part %d has a grid of %d × %d × %d for %d rows", ErrBadRequest, i, g.T, g.H, g.W, n)
+		}
 	}
 	return nil
 }

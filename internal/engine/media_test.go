@@ -371,15 +371,59 @@ func TestMediaRefused(t *testing.T) {
 	}
 }
 
+// Images have grids that fit where the backend places them in grids, and none where not.
+func TestGridsRefused(t *testing.T) {
+	var g gallery
+	tokens, _ := illustrated(40)
+	parts := []blockhash.Media{picture(1, 2, 6), picture(2, 20, 4)}
+	for _, tc := range []struct {
+		name  string
+		grids []engine.Grid
+		want  bool // refused
+		plain bool // backend
+	}{
+		{"fit", []engine.Grid{{T: 1, H: 2, W: 3}, {T: 1, H: 1, W: 4}}, false, false},
+		{"none", nil, true, false},
+		{"of one", []engine.Grid{{T: 1, H: 2, W: 3}}, true, false},
+		{"of three", []engine.Grid{{T: 1, H: 2, W: 3}, {T: 1, H: 1, W: 4}, {T: 1, H: 1, W: 1}}, true, false},
+		{"too small", []engine.Grid{{T: 1, H: 2, W: 3}, {T: 1, H: 1, W: 3}}, true, false},
+		{"too large", []engine.Grid{{T: 1, H: 2, W: 4}, {T: 1, H: 1, W: 4}}, true, false},
+		{"no side", []engine.Grid{{T: 0, H: 2, W: 3}, {T: 1, H: 1, W: 4}}, true, false},
+		{"negative sides", []engine.Grid{{T: 1, H: -2, W: -3}, {T: 1, H: 1, W: 4}}, true, false},
+		{"sides whose product wraps around", []engine.Grid{{T: 1 << 32, H: 1 << 32, W: 6}, {T: 1, H: 1, W: 4}}, true, false},
+		{"for text alone", []engine.Grid{{T: 1, H: 2, W: 3}, {T: 1, H: 1, W: 4}}, true, true},
+	} {
+		e, _ := start(t, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 8, Grids: !tc.plain})
+		m := engine.Media{Parts: parts, Grids: tc.grids, Embed: g.embed}
+		r := request(tc.name, tokens, 5)
+		r.Media = m
+		s, err := e.Submit(t.Context(), r)
+		if errors.Is(err, engine.ErrBadRequest) != tc.want {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if err == nil {
+			collect(t, s)
+		}
+		held, err := e.Prefill(t.Context(), engine.PrefillRequest{ID: tc.name, Tokens: tokens, Media: m})
+		if errors.Is(err, engine.ErrBadRequest) != tc.want {
+			t.Errorf("prefill, %s: %v", tc.name, err)
+		}
+		if err == nil {
+			held.Release()
+		}
+	}
+}
+
 // A prompt that is prefilled elsewhere is embedded there; one that falls back, here.
 func TestMediaRemotePrefill(t *testing.T) {
-	for _, fall := range []bool{false, true} {
-		p := startPair(t, engine.Config{NumBlocks: 64}, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 8})
+	for i, grids := range [][]engine.Grid{nil, nil, {{T: 1, H: 3, W: 11}}} {
+		fall := i == 1
+		p := startPair(t, engine.Config{NumBlocks: 64}, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 8, Grids: grids != nil})
 		var here, there gallery
 		part := picture(9, 5, 33)
 		tokens, means := illustrated(60, part)
 		r := request("r", tokens, 8)
-		r.Media = engine.Media{Parts: []blockhash.Media{part}, Embed: here.embed}
+		r.Media = engine.Media{Parts: []blockhash.Media{part}, Grids: grids, Embed: here.embed}
 		r.Decide = always
 		r.Remote = func(v *engine.Reservation) {
 			if fall {
@@ -387,7 +431,7 @@ func TestMediaRemotePrefill(t *testing.T) {
 				return
 			}
 			held, err := p.prefill.Prefill(v.Context(), engine.PrefillRequest{
-				ID: "r", Tokens: v.Prompt[:v.Wanted()], Media: engine.Media{Parts: r.Media.Parts, Embed: there.embed},
+				ID: "r", Tokens: v.Prompt[:v.Wanted()], Media: engine.Media{Parts: r.Media.Parts, Grids: grids, Embed: there.embed},
 			})
 			if err != nil {
 				v.Release(err)
@@ -400,7 +444,7 @@ func TestMediaRemotePrefill(t *testing.T) {
 			v.Start("there")
 		}
 		got, last, _ := collect(t, submit(t, p.decode, r))
-		if want := mock.Continue(means, 8, vocab); !equal(got, want) {
+		if want := continued(means, 8, engine.NewPositions(r.Media.Parts, grids)); !equal(got, want) {
 			t.Errorf("fall back %v: %v %v, want %v", fall, got, last.Err, want)
 		}
 		if a, b := len(here.take()), len(there.take()); (a == 1) != fall || (b == 1) == fall {
@@ -411,13 +455,19 @@ func TestMediaRemotePrefill(t *testing.T) {
 
 // A sequence that moves takes its pictures along.
 func TestMediaMove(t *testing.T) {
+	for _, grids := range [][]engine.Grid{nil, {{T: 1, H: 11, W: 3}}} {
+		testMediaMove(t, grids)
+	}
+}
+
+func testMediaMove(t *testing.T, grids []engine.Grid) {
 	const n = 30
-	s := sites(t, 2, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 8, StepTime: func(int, int) time.Duration { return time.Millisecond }})
+	s := sites(t, 2, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 8, Grids: grids != nil, StepTime: func(int, int) time.Duration { return time.Millisecond }})
 	var g gallery
 	p := picture(3, 5, 33)
 	tokens, means := illustrated(60, p)
 	r := request("m", tokens, n)
-	r.Media = engine.Media{Parts: []blockhash.Media{p}, Embed: g.embed}
+	r.Media = engine.Media{Parts: []blockhash.Media{p}, Grids: grids, Embed: g.embed}
 	from := submit(t, s[0].Engine, r)
 	out, err := from.Next(t.Context())
 	if err != nil {
@@ -430,12 +480,12 @@ func TestMediaMove(t *testing.T) {
 	rest, _, _ := collect(t, from)
 	more, last, _ := collect(t, to)
 	got := append(append(out.Tokens, rest...), more...)
-	if want := mock.Continue(means, n, vocab); !equal(got, want) {
+	if want := continued(means, n, engine.NewPositions(r.Media.Parts, grids)); !equal(got, want) {
 		t.Errorf("%v %v, want %v", got, last.Err, want)
 	}
 	// What comes after it at the target finds the picture's blocks.
 	again := request("again", tokens, 3)
-	again.Media = engine.Media{Parts: r.Media.Parts, Embed: g.embed}
+	again.Media = engine.Media{Parts: r.Media.Parts, Grids: grids, Embed: g.embed}
 	g.take()
 	if _, _, first := collect(t, submit(t, s[1].Engine, again)); first.Cached < 48 || len(g.take()) != 0 {
 		t.Errorf("%d tokens were cached", first.Cached)

@@ -197,6 +197,7 @@ func (e *Engine) add(s *sequence, n int) {
 }
 
 func (e *Engine) addEntry(s *sequence, b BatchSeq) {
+	b.Positions = s.positions
 	e.batch, e.parts = append(e.batch, b), append(e.parts, s)
 	e.work.add(b.Start, len(b.Tokens))
 }

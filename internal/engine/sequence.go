@@ -33,9 +33,10 @@ type sequence struct {
 	// which is more after a migration.
 	prompt, given int
 	chain         blockhash.Chain
-	blocks        []int32 // block table; covers at least computed tokens
-	computed      int     // leading tokens whose KV is in blocks
-	registered    int     // leading blocks offered to the prefix cache
+	positions     *Positions // nil: tokens rotate by their places
+	blocks        []int32    // block table; covers at least computed tokens
+	computed      int        // leading tokens whose KV is in blocks
+	registered    int        // leading blocks offered to the prefix cache
 	state         seqState
 	place         *fairqueue.Entry[*sequence] // in the queue, while seqWaiting
 	chunkStep     uint64                      // number of the last step with a chunk of it, or one that it waits for

@@ -161,6 +161,7 @@ func ParseConfig(content []byte) (Config, error) {
 		return Config{}, *f.err
 	}
 	readRoPE(f, &c, d.ropeTheta)
+	readSections(f, &c, fam.grids)
 	if c.Heads%c.KVHeads != 0 {
 		f.fail(ErrConfig, "num_key_value_heads", "%d does not divide %d attention heads", c.KVHeads, c.Heads)
 	}

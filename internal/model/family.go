@@ -22,6 +22,8 @@ type family struct {
 	// defaults and traits; the first one where the checkpoint names none. nil if there is no
 	// choice.
 	texts []family
+	// grids: the rows of images rotate by their place in a grid.
+	grids bool
 	// traits reads the fields that only this family has.
 	traits func(f fields, c *Config)
 	// names maps a role to the tensor name; the first %d stands for the layer, the

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,10 @@ type RoPE struct {
 	// ShortFactors and LongFactors divide the frequencies of longrope, one for each pair.
 	// The former serve up to OriginalContext positions, the latter more.
 	ShortFactors, LongFactors []float64
+	// Sections are the numbers of pairs that turn by each of three positions: time, height and
+	// width of the rows of images. Together they are all pairs; zero if a token has one
+	// position.
+	Sections [3]int
 }
 
 // ropeTypes returns the types that readScaling supports. "dynamic" is not among them: it
@@ -69,11 +74,11 @@ func (r *RoPE) readScaling(s, f fields, c *Config, typed bool) {
 		}
 		r.Type = "default"
 	}
+	if r.Type == "mrope" && s.has("mrope_section") {
+		r.Type = "default" // what readSections reads says more
+	}
 	if r.Type == "su" || r.Type == "yarn" && s.has("short_factor") {
 		r.Type = "longrope" // early names of it
-	}
-	if s.has("mrope_section") {
-		s.fail(ErrUnsupported, "mrope_section", "positions in several dimensions are unknown")
 	}
 	switch r.Type {
 	case "default":
@@ -93,6 +98,30 @@ func (r *RoPE) readScaling(s, f fields, c *Config, typed bool) {
 		r.readLong(s, f, c)
 	default:
 		s.fail(ErrUnsupported, "rope_type", "%q is unknown; known are %s", r.Type, strings.Join(ropeTypes(), ", "))
+	}
+}
+
+// readSections reads how many pairs turn by each of three positions, which only families with
+// such positions may and must have.
+func readSections(f fields, c *Config, wanted bool) {
+	s, there := f.object("rope_parameters")
+	if !there {
+		s, _ = f.object("rope_scaling")
+	}
+	var sections []int
+	switch {
+	case !s.has("mrope_section") && wanted:
+		s.fail(ErrConfig, "mrope_section", "missing")
+	case !s.has("mrope_section"):
+	case !wanted:
+		s.fail(ErrUnsupported, "mrope_section", "tokens of %s have one position", c.Family)
+	case s.decode("mrope_section", &sections, "three numbers"):
+		if len(sections) != len(c.RoPE.Sections) || slices.Min(sections) < 0 || max(sections[0], sections[1], sections[2]) > c.Rotary() ||
+			sections[0]+sections[1]+sections[2] != c.Rotary()/2 {
+			s.fail(ErrConfig, "mrope_section", "%v, want three numbers with a sum of %d pairs", sections, c.Rotary()/2)
+			return
+		}
+		copy(c.RoPE.Sections[:], sections)
 	}
 }
 

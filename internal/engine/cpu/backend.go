@@ -73,6 +73,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 			TokenLimit:     w.model.TokenLimit(),
 			MaxContext:     maxContext,
 			Embedding:      c.Hidden,
+			Grids:          c.RoPE.Sections != [3]int{},
 			TensorParallel: tensorParallel,
 			KV: kvlayout.Shape{
 				Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim,

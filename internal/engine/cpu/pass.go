@@ -15,8 +15,9 @@ type token struct {
 	id       uint32
 	row      []float32 // its embedding; nil for that of id
 	position int
-	block    int32 // block that receives its K and V
-	slot     int   // token in the block
+	at       [3]int // by which it rotates
+	block    int32  // block that receives its K and V
+	slot     int    // token in the block
 }
 
 // pass is the working memory of a backend: the tokens that go through the layers together
@@ -68,7 +69,7 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bo
 			if s.Rows != nil {
 				row = s.Rows[c.offset]
 			}
-			p.tokens = append(p.tokens, token{id, row, position, s.Blocks[position/blockSize], position % blockSize})
+			p.tokens = append(p.tokens, token{id, row, position, s.Positions.At(position), s.Blocks[position/blockSize], position % blockSize})
 			c.offset++
 		}
 		if c.offset == len(s.Tokens) {

@@ -182,8 +182,8 @@ func (s *step) embedItem(l *lane, item int) {
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
 		x := p.x[t]
-		for i, r := range s.b.ropes {
-			angles(p.cos[i][t], p.sin[i][t], r.invFreq, p.tokens[t].position, r.factor)
+		for i := range s.b.ropes {
+			s.b.ropes[i].angles(p.cos[i][t], p.sin[i][t], p.tokens[t].at)
 		}
 		if row := p.tokens[t].row; row != nil { // as the encoder made it: no scale
 			copy(x, row)

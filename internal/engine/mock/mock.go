@@ -33,6 +33,9 @@ type Options struct {
 	KVHeads int
 	// TensorParallel is the number of ranks that share the heads, 1.
 	TensorParallel int
+	// Grids: rows of images are placed in grids, and what a token counts for depends on its
+	// positions.
+	Grids bool
 	// StepTime returns the duration of a step with so many prompt tokens and so many
 	// decoding sequences; nil means no time.
 	StepTime func(promptTokens, decodes int) time.Duration
@@ -81,7 +84,7 @@ func New(o Options) *Backend {
 func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
-		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, Embedding: EmbeddingSize, TensorParallel: b.opts.TensorParallel,
+		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, Embedding: EmbeddingSize, Grids: b.opts.Grids, TensorParallel: b.opts.TensorParallel,
 		KV: kvlayout.Shape{Layers: 1, KVHeads: b.opts.KVHeads, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
@@ -120,6 +123,7 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 			if s.Rows != nil && s.Rows[i] != nil {
 				t = TokenOf(s.Rows[i])
 			}
+			t = Placed(t, s.Start+i, s.Positions.At(s.Start+i))
 			if err := b.store(s.Blocks, s.Start+i, t); err != nil {
 				return err
 			}
@@ -314,4 +318,14 @@ func Continue(prompt []uint32, n, vocab int, stop ...uint32) []uint32 {
 		h = foldNext(h, uint32(best), uint32(len(prompt)+len(out)-1))
 	}
 	return out
+}
+
+// Placed returns the token for which one at a place of its sequence counts that rotates by
+// other positions.
+func Placed(token uint32, place int, at [3]int) uint32 {
+	if at == [3]int{place, place, place} {
+		return token
+	}
+	h := foldNext(foldStart, token, uint32(at[0]))
+	return uint32(foldNext(h, uint32(at[1]), uint32(at[2]))) | 1<<31
 }
