@@ -38,6 +38,7 @@ func onHost(device string) bool { return cluster.Device{ID: device}.Kind() == "c
 type occupied struct {
 	pools, weights int64 // without freed
 	freed          int64 // memory released with the worker called instead: its pool, and weights that only it uses
+	later          int64 // of the host: vision towers that are packed when their first image comes
 	loaded         bool  // the requested weights are loaded and stay
 }
 
@@ -57,21 +58,20 @@ func (m *models) occupied(device, instead string, key modelKey) (o occupied) {
 		}
 	}
 	for k := range stay {
-		o.weights += m.weightsLocked(k)
 		delete(goes, k)
 	}
-	for k := range goes {
-		o.freed += m.weightsLocked(k)
+	for k, sm := range m.shared {
+		switch {
+		case goes[k]:
+			o.freed += sm.bytes.Load()
+			continue
+		case stay[k]:
+			o.weights += sm.bytes.Load()
+		}
+		o.later += sm.later.Load()
 	}
 	o.loaded = stay[key]
 	return o
-}
-
-func (m *models) weightsLocked(key modelKey) int64 {
-	if sm := m.shared[key]; sm != nil {
-		return sm.bytes
-	}
-	return 0
 }
 
 // room returns how many bytes a device has for the weights and pool of a worker that
@@ -91,9 +91,9 @@ func (m *models) hostMemory(o occupied) int64 {
 	if free <= 0 {
 		return 0
 	}
-	free += o.freed
+	free += o.freed - o.later
 	if most > 0 { // counts pools, too, whose pages have not been touched yet
-		free = min(free, most-o.pools)
+		free = min(free, most-o.pools-o.later)
 	}
 	return max(free, 1)
 }
@@ -147,7 +147,8 @@ func (m *models) borrow(key modelKey, instead string) *sharedModel {
 // too little memory. The memory of the worker called instead counts as free. admit reads
 // only headers and small files of the model, and nothing of one that others have loaded.
 // Broken weights show when they are loaded. An encode worker needs a model with a vision
-// tower, and memory for that alone.
+// tower, and memory for that alone; others need memory for the tower beside the rest, because
+// they encode images that no encode worker does.
 func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	device, err := m.usable(as)
 	if err != nil {
@@ -162,25 +163,25 @@ func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	o := m.occupied(as.Device, instead, key)
 	room := m.room(device, o)
 	if key.tower {
-		return m.admitTower(mod, key, o, room)
+		return admitTower(device, mod, key, o, room)
 	}
 	spec, c := m.engineSpec(as.Engine), mod.Config()
 	if spec.MaxModelLen > c.MaxContext {
 		return fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", spec.MaxModelLen, c.MaxContext)
 	}
 	kv := kvlayout.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: spec.BlockSize}
-	var weights int64
+	var weights, tower int64
 	if key.mock {
 		kv, err = mockKV(spec, mod)
 	} else if kv.DType, err = device.suits(mod, spec); !o.loaded {
-		weights = device.weightBytes(mod)
+		weights, tower = device.weightBytes(mod), towerBytes(device, mod)
 	}
 	if err != nil {
 		return err
 	}
-	if weights > 0 && room > 0 {
-		if room -= weights; room <= 0 {
-			return noMemory("the weights of %s need %s, %s are free; use a smaller model, or a file with smaller weights", mod.Dir(), gib(weights), gib(room+weights))
+	if need := weights + tower; need > 0 && room > 0 {
+		if room -= need; room <= 0 {
+			return noMemory("the weights of %s need %s%s, %s are free; use a smaller model, or a file with smaller weights", mod.Dir(), gib(need), withTower(tower), gib(room+need))
 		}
 	}
 	_, err = poolSize(spec.KVBlocks, kv.BlockBytes(), cmp.Or(spec.MaxModelLen, c.MaxContext), spec.BlockSize, room)

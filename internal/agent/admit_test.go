@@ -82,27 +82,62 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// An encode worker needs memory for the vision tower alone, whatever the rest of the model
-// needs, and none for one that others have loaded; it shares nothing with workers of the
-// whole model.
-func TestAdmitEncode(t *testing.T) {
+// seeing generates a model whose images can be prepared.
+func seeing(t *testing.T) (dir string) {
+	t.Helper()
+	dir = modeltest.Generate(t, modeltest.Vision()["llava"])
+	for name, text := range map[string]string{
+		model.PreprocessorName: `{"image_processor_type":"CLIPImageProcessor","processor_class":"LlavaProcessor","size":{"shortest_edge":70},"crop_size":{"height":70,"width":70}}`,
+		model.ProcessorName:    `{"processor_class":"LlavaProcessor","patch_size":14,"vision_feature_select_strategy":"default"}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// bigTower is a device whose vision towers take n bytes.
+type bigTower struct {
+	cpuDevice
+	n int64
+}
+
+func (d bigTower) towerBytes(*model.Model) int64 { return d.n }
+
+func testTowers(t *testing.T, n int64) *models {
+	t.Helper()
 	m := testModels(t)
-	dir := modeltest.Generate(t, modeltest.Vision()["smolvlm"])
-	m.tower = func(*model.Model) (int64, bool) { return 4 << 20, true }
+	m.a.devices["cpu:0"] = bigTower{m.a.devices["cpu:0"].(cpuDevice), n}
+	return m
+}
+
+// pack has the tower of loaded weights packed, as the first image does.
+func pack(t *testing.T, sm *sharedModel, m *models) {
+	t.Helper()
+	if _, err := sm.encoder(m.a.log).weights.NewEncoder(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An encode worker needs memory for what its device packs of the vision tower, whatever the
+// rest of the model needs, and none for a tower that others have loaded; it shares nothing with
+// workers of the whole model.
+func TestAdmitEncode(t *testing.T) {
+	m := testTowers(t, 4<<20)
+	dir := seeing(t)
 	as := on(dir, "cpu:0")
 	as.Role, as.Engine = cluster.RoleEncode, cluster.EngineSpec{}
 	m.memory = func() (int64, int64) { return 4 << 20, 4 << 20 }
 	if err := m.admit(as, ""); err != nil {
 		t.Errorf("a tower of all memory: %v", err)
 	}
-	decode := as
-	decode.Role, decode.Engine.KVBlocks = cluster.RoleDecode, 1<<20
-	if err := m.admit(decode, ""); !errors.Is(err, ErrMemory) {
-		t.Errorf("a decode worker with a pool of more: %v", err)
-	}
 	m.memory = func() (int64, int64) { return 4<<20 - 1, 4 << 20 }
-	if err := m.admit(as, ""); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "the vision tower of "+dir) {
+	if err := m.admit(as, ""); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "the vision tower of "+dir+" needs 4.0 MiB, 4.0 MiB are free") {
 		t.Errorf("a tower of more than all memory: %v", err)
+	}
+	if _, err := m.load(t.Context(), as, func(float64) {}); !errors.Is(err, ErrMemory) {
+		t.Errorf("loaded without memory: %v", err)
 	}
 	mock := as
 	mock.Engine.Backend = cluster.BackendMock
@@ -113,7 +148,8 @@ func TestAdmitEncode(t *testing.T) {
 	if err := m.admit(as, ""); err != nil {
 		t.Errorf("in memory of unknown size: %v", err)
 	}
-	decode.Engine.KVBlocks = 4
+	decode := as
+	decode.Role, decode.Engine.KVBlocks = cluster.RoleDecode, 4
 	m.memory = func() (int64, int64) { return 64 << 30, 64 << 30 }
 	if m.keyOf(as) == m.keyOf(decode) {
 		t.Error("the tower alone and the whole model are one copy")
@@ -123,8 +159,15 @@ func TestAdmitEncode(t *testing.T) {
 		t.Fatal(err)
 	}
 	letGo := m.hold(holding{"worker-1", "cpu:0", m.keyOf(as), 0})
-	if o := m.occupied("cpu:0", "worker-1", m.keyOf(as)); o.freed != 4<<20 {
-		t.Errorf("in its place %d bytes are free", o.freed)
+	if o := m.occupied("cpu:0", "worker-1", m.keyOf(as)); o.freed != 0 || o.later != 0 {
+		t.Errorf("in place of a worker that has packed nothing: %+v", o)
+	}
+	if o := m.occupied("cpu:0", "worker-2", m.keyOf(as)); o.later != 4<<20 {
+		t.Errorf("beside a worker that has packed nothing: %+v", o)
+	}
+	pack(t, sm, m)
+	if o := m.occupied("cpu:0", "worker-1", m.keyOf(as)); o.freed != 4<<20 || o.later != 0 {
+		t.Errorf("in place of a worker that has packed the tower: %+v", o)
 	}
 	m.memory = func() (int64, int64) { return 1, 4 << 20 }
 	as.Name = "worker-2"
@@ -133,6 +176,98 @@ func TestAdmitEncode(t *testing.T) {
 	}
 	letGo()
 	m.release(m.keyOf(as), sm)
+}
+
+// The device says what it packs of a tower: nothing of one whose images cannot be prepared, and
+// no more than the encoder packs.
+func TestTowerBytes(t *testing.T) {
+	m := testModels(t)
+	device := m.a.devices["cpu:0"].(cpuDevice)
+	seer := modeltest.Open(t, modeltest.Vision()["llava"])
+	if n := towerBytes(device, seer); n != 0 || device.ISA() != "portable" && device.EncoderBytes(seer) == 0 {
+		t.Errorf("%d bytes without a file that says how images are prepared", n)
+	}
+	mod, err := model.Open(seeing(t), model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mod.Close()
+	if n := towerBytes(device, mod); n != device.EncoderBytes(mod) {
+		t.Errorf("%d bytes, the encoder takes %d", n, device.EncoderBytes(mod))
+	}
+	if n := towerBytes(gpuDevice{}, mod); n != 0 {
+		t.Errorf("%d bytes on a GPU, which encodes nothing", n)
+	}
+}
+
+// A worker that computes prompts encodes images that no encode worker does. The memory for that
+// is kept free from its start, although nothing is packed before the first image.
+func TestAdmitCountsTowersOfOthers(t *testing.T) {
+	const tower, blocks = 6 << 20, 2000 // of 1,536 bytes
+	m := testTowers(t, tower)
+	dir := seeing(t)
+	as := on(dir, "cpu:0")
+	as.Role, as.Engine.KVBlocks = cluster.RoleDecode, blocks
+	mod, err := model.Open(dir, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := m.a.devices["cpu:0"].weightBytes(mod)
+	if err := mod.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.load(t.Context(), as, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := l.Backend.Info().KV.BlockBytes()
+	give(t, l)
+
+	// Alone: all three have to fit.
+	need := weights + tower + blocks*block
+	for _, short := range []int64{0, 1} {
+		m.memory = func() (int64, int64) { return need - short, need }
+		if err := m.admit(as, ""); (err == nil) != (short == 0) {
+			t.Errorf("%d bytes too few: %v", short, err)
+		}
+	}
+	m.memory = func() (int64, int64) { return weights + tower - 1, need }
+	for what, try := range map[string]func() error{
+		"admit": func() error { return m.admit(as, "") },
+		"load":  func() error { _, err := m.load(t.Context(), as, func(float64) {}); return err },
+	} {
+		if err := try(); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), ", 6.0 MiB of that for its vision tower,") {
+			t.Errorf("%s without memory for the tower: %v", what, err)
+		}
+	}
+
+	// Beside one that has not seen an image: what is free is not all free.
+	m.memory = func() (int64, int64) { return need, 2 * need }
+	if l, err = m.load(t.Context(), as, func(float64) {}); err != nil {
+		t.Fatal(err)
+	}
+	second := as
+	second.Name = "worker-2"
+	for free, want := range map[int64]bool{tower + blocks*block: true, tower + blocks*block - 1: false} {
+		m.memory = func() (int64, int64) { return free, 2 * need }
+		if err := m.admit(second, ""); (err == nil) != want {
+			t.Errorf("beside it, %d bytes free: %v", free, err)
+		}
+	}
+	// Promised pools count against all memory, and the tower with them.
+	for most, want := range map[int64]bool{tower + 2*blocks*block: true, tower + 2*blocks*block - 1: false} {
+		m.memory = func() (int64, int64) { return 2 * need, most }
+		if err := m.admit(second, ""); (err == nil) != want {
+			t.Errorf("beside it, of %d bytes: %v", most, err)
+		}
+	}
+	// Once the tower is packed, the system counts it itself.
+	pack(t, m.shared[m.keyOf(as)], m)
+	m.memory = func() (int64, int64) { return blocks * block, 2 * need }
+	if err := m.admit(second, ""); err != nil {
+		t.Errorf("beside one that has seen an image: %v", err)
+	}
+	give(t, l)
 }
 
 // Memory that others have been promised is not free, though nobody has touched it yet.

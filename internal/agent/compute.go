@@ -19,6 +19,9 @@ type computer interface {
 	// weightBytes returns about how many bytes of the device's memory load needs for a
 	// model.
 	weightBytes(m *model.Model) int64
+	// towerBytes returns how many bytes of host memory the first image takes for the vision
+	// tower of a model, beside its files; 0 if the device encodes none.
+	towerBytes(m *model.Model) int64
 	// memory returns the size of the device's own memory, in bytes; 0 if it shares the
 	// host's.
 	memory() int64
@@ -52,6 +55,8 @@ type cpuDevice struct {
 func (d cpuDevice) hostBytes(m *model.Model) int64 { return d.CopyBytes(m) }
 
 func (d cpuDevice) weightBytes(m *model.Model) int64 { return d.CopyBytes(m) + m.CopiedBytes() }
+
+func (d cpuDevice) towerBytes(m *model.Model) int64 { return d.EncoderBytes(m) }
 
 func (cpuDevice) memory() int64 { return 0 }
 

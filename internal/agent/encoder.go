@@ -57,12 +57,28 @@ func (sm *sharedModel) encoder(log *slog.Logger) *encoder {
 	if proc == nil || !ok {
 		return nil
 	}
-	return &encoder{proc: proc, weights: w, width: sm.model.Config().Hidden}
+	return &encoder{proc: proc, weights: heldTower{w, sm}, width: sm.model.Config().Hidden}
 }
 
 // towerWeights are weights of which encoders can be made.
 type towerWeights interface {
 	NewEncoder() (*cpu.Encoder, error)
+}
+
+// heldTower are the weights of a shared model, which counts the memory of its tower once that is
+// packed.
+type heldTower struct {
+	towerWeights
+	of *sharedModel
+}
+
+// NewEncoder makes an encoder. The first one packs the tower.
+func (t heldTower) NewEncoder() (*cpu.Encoder, error) {
+	e, err := t.towerWeights.NewEncoder()
+	if err == nil {
+		t.of.bytes.Add(t.of.later.Swap(0))
+	}
+	return e, err
 }
 
 // encoder computes the embeddings of images with the vision part of a model. It reads and

@@ -127,6 +127,9 @@ func (d gpuDevice) hostBytes(*model.Model) int64 { return 0 }
 
 func (gpuDevice) weightBytes(m *model.Model) int64 { return m.WeightBytes() }
 
+// towerBytes is 0: CUDA kernels compute no images.
+func (gpuDevice) towerBytes(*model.Model) int64 { return 0 }
+
 func (d gpuDevice) memory() int64 {
 	return int64(d.cfg.MemoryUtilization * float64(d.MemoryBytes()))
 }

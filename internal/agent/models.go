@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -22,8 +23,6 @@ type models struct {
 	// memory returns the host memory that can be allocated, and the total, in bytes; 0 if
 	// unknown.
 	memory func() (free, most int64)
-	// tower returns the size of a model's vision tower in bytes, and whether it has one.
-	tower func(*model.Model) (bytes int64, ok bool)
 
 	planning sync.Mutex // held while the memory of a worker is found and taken
 	mu       sync.Mutex
@@ -43,16 +42,18 @@ type sharedModel struct {
 	once    sync.Once // loads
 	model   *model.Model
 	weights weights // nil for the mock backend
-	bytes   int64   // of the weights in the memory of the device
 	text    *chat.Processor
 	err     error
+
+	// bytes is what the weights take of the memory of the device, and later what the vision
+	// tower takes of the host's once an image comes, which adds it to bytes.
+	bytes, later atomic.Int64
 }
 
 func newModels(a *Agent) *models {
 	return &models{
 		a: a, shared: map[modelKey]*sharedModel{}, holdings: map[*holding]bool{},
 		memory: func() (int64, int64) { now := thisMachine.Memory(); return now.Usable(), now.Most() },
-		tower:  func(m *model.Model) (int64, bool) { return m.TowerBytes(), m.Config().SeesImages() },
 	}
 }
 
@@ -68,7 +69,7 @@ func (m *models) read(key modelKey) (*model.Model, error) {
 	if err != nil || !key.tower {
 		return mod, err
 	}
-	return m.withTower(mod)
+	return mustSee(mod)
 }
 
 // load returns a backend over shared weights for an assignment.
@@ -138,10 +139,14 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 		sm.text, err = processor(sm.model)
 		return err
 	}
-	if !key.tower {
-		if err := m.roomFor(sm.model, device.hostBytes(sm.model)); err != nil {
-			return err
-		}
+	tower := towerBytes(device, sm.model)
+	if key.tower {
+		err = admitTower(device, sm.model, key, occupied{}, m.hostRoom())
+	} else {
+		err = m.roomFor(sm.model, device.hostBytes(sm.model), tower)
+	}
+	if err != nil {
+		return err
 	}
 	cache := model.Cache{Dir: m.quantizedDir(), Log: m.a.log, Progress: func(done float64) { progress(done / 2) }}
 	if err := sm.model.Prepare(ctx, cache); err != nil {
@@ -157,9 +162,10 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 	if sm.weights, err = load(ctx, sm.model); err != nil {
 		return err
 	}
-	if sm.bytes = device.weightBytes(sm.model); key.tower {
-		sm.bytes, _ = m.tower(sm.model)
+	if !key.tower {
+		sm.bytes.Store(device.weightBytes(sm.model))
 	}
+	sm.later.Store(tower)
 	sm.text, err = processor(sm.model)
 	return err
 }
@@ -168,19 +174,24 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 func (m *models) quantizedDir() string { return filepath.Join(m.a.cfg.StateDir, "models", "quantized") }
 
 // roomFor fails when the copies of a model's weights do not fit into memory: weights
-// whose rows were reordered, and weights packed for the device, both about as large as in
-// the file. Mapped weights do not count: the system drops and reads them as needed.
-func (m *models) roomFor(mod *model.Model, packed int64) error {
+// whose rows were reordered, and weights packed for the device, at once or, those of its vision
+// tower, for the first image, all about as large as in the file. Mapped weights do not count: the
+// system drops and reads them as needed.
+func (m *models) roomFor(mod *model.Model, packed, tower int64) error {
 	ordered := mod.CopiedBytes()
 	free, _ := m.memory()
-	if free <= 0 || ordered+packed <= free {
+	if free > 0 {
+		free = max(free-m.occupied("cpu:", "", modelKey{}).later, 1)
+	}
+	need := ordered + packed + tower
+	if free <= 0 || need <= free {
 		return nil
 	}
 	advice := "use a smaller model, or a file with smaller weights"
 	if ordered <= free {
 		advice = "read them in place, slower: --cpu-isa portable"
 	}
-	return noMemory("reordered and packed copies of the weights of %s need %s, %s are free; %s", mod.Dir(), gib(ordered+packed), gib(free), advice)
+	return noMemory("reordered and packed copies of the weights of %s need %s%s, %s are free; %s", mod.Dir(), gib(need), withTower(tower), gib(free), advice)
 }
 
 // processor loads the model's tokenizer and templates, which constraints need. It also
@@ -304,4 +315,9 @@ func poolSize(wish int, blockBytes int64, maxContext, blockSize int, free int64)
 
 func gib(n int64) string { return gibs(float64(n)) }
 
-func gibs(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
+func gibs(bytes float64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", bytes/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", bytes/(1<<30))
+}

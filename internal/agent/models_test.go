@@ -259,7 +259,7 @@ func TestPoolSize(t *testing.T) {
 		{name: "at least one context", blockBytes: block, context: 16 * 300, free: gb, want: 300},
 		{name: "part of a block counts", blockBytes: block, context: 16*300 + 1, free: gb, want: 301},
 		{name: "a context beyond all bounds", blockBytes: 1 << 10, context: 16 * 100000, free: gb, want: poolMaxBlocks},
-		{name: "one context does not fit", blockBytes: block, context: 16 * 300, free: 299 * block, wrong: "one context of 4800 tokens needs 0.3 GiB"},
+		{name: "one context does not fit", blockBytes: block, context: 16 * 300, free: 299 * block, wrong: "one context of 4800 tokens needs 300.0 MiB"},
 		{name: "memory unknown", blockBytes: block, context: 160, want: poolMaxBytes / block},
 		{name: "memory unknown, long context", blockBytes: block, context: 16 * 3000, want: 3000},
 		{name: "wish", wish: 100, blockBytes: block, context: 160, free: gb, want: 100},
@@ -306,7 +306,7 @@ func TestRoomFor(t *testing.T) {
 		0:                      "", // unknown
 	} {
 		m.memory = func() (int64, int64) { return free, 0 }
-		err := m.roomFor(mod, matrices)
+		err := m.roomFor(mod, matrices, 0)
 		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d bytes are free: err = %v, want %q", free, err, want)
 		}
