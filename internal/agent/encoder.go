@@ -104,13 +104,17 @@ func (e *encoder) Encode(ctx context.Context, part *protocol.MediaPart, content 
 	default:
 		return nil, fmt.Errorf("%w: content of kind %q", media.ErrBadContent, part.Kind)
 	}
-	o := e.proc.DecodeOptions()
+	proc := e.proc
+	if part.Low {
+		proc = proc.Low()
+	}
+	o := proc.DecodeOptions()
 	o.Limits = maxContent
 	img, err := picture.Decode(content, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", media.ErrBadContent, err)
 	}
-	in, err := e.proc.Prepare(img)
+	in, err := proc.Prepare(img)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", media.ErrBadContent, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"image/color"
 	"image/png"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"os"
@@ -29,10 +30,26 @@ import (
 // seer generates a small LLaVA with everything that its images need.
 func seer(t *testing.T) (dir string) {
 	t.Helper()
+	return seerOf(t, "llava", "image_token_index", map[string]any{
+		"image_processor_type": "CLIPImageProcessor", "size": map[string]any{"shortest_edge": 70}, "crop_size": map[string]any{"height": 70, "width": 70},
+	}, map[string]any{"processor_class": "LlavaProcessor", "patch_size": 14, "vision_feature_select_strategy": "default"})
+}
+
+// tiler generates a small SmolVLM, which cuts images of the size of drawings into four tiles.
+func tiler(t *testing.T) (dir string) {
+	t.Helper()
+	return seerOf(t, "smolvlm", "image_token_id", map[string]any{
+		"image_processor_type": "SmolVLMImageProcessor", "size": map[string]any{"longest_edge": 48}, "max_image_size": map[string]any{"longest_edge": 24},
+	}, map[string]any{"processor_class": "SmolVLMProcessor", "image_seq_len": 4})
+}
+
+// seerOf generates a model of a family, with the settings of its processors.
+func seerOf(t *testing.T, family, tokenField string, preprocessor, processor map[string]any) (dir string) {
+	t.Helper()
 	const token = 2090 // behind those of the tokenizer
-	spec := modeltest.Vision()["llava"]
+	spec := modeltest.Vision()[family]
 	spec.Vocab, spec.ContextLen = 2100, 2048
-	spec.Images["image_token_index"] = token
+	spec.Images[tokenField] = token
 	dir = modeltest.Generate(t, spec)
 	change := func(name string, change func(m map[string]any)) {
 		m := map[string]any{}
@@ -60,13 +77,8 @@ func seer(t *testing.T) (dir string) {
 		m["chat_template"] = `{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}` +
 			`{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %} Answer: `
 	})
-	change("preprocessor_config.json", func(m map[string]any) {
-		m["image_processor_type"], m["processor_class"] = "CLIPImageProcessor", "LlavaProcessor"
-		m["size"], m["crop_size"] = map[string]any{"shortest_edge": 70}, map[string]any{"height": 70, "width": 70}
-	})
-	change("processor_config.json", func(m map[string]any) {
-		m["processor_class"], m["patch_size"], m["vision_feature_select_strategy"] = "LlavaProcessor", 14, "default"
-	})
+	change("preprocessor_config.json", func(m map[string]any) { maps.Copy(m, preprocessor) })
+	change("processor_config.json", func(m map[string]any) { maps.Copy(m, processor) })
 	return dir
 }
 
@@ -96,9 +108,15 @@ type seen struct {
 // look asks about pictures, which stand between the words of the question.
 func look(t *testing.T, c *clustertest.Cluster, urls ...string) (s seen) {
 	t.Helper()
+	return lookIn(t, c, "auto", urls...)
+}
+
+// lookIn is look with the detail that is wanted of all pictures.
+func lookIn(t *testing.T, c *clustertest.Cluster, detail string, urls ...string) (s seen) {
+	t.Helper()
 	parts := []any{map[string]any{"type": "text", "text": strings.Repeat("what do you see here ", 3)}}
 	for i, u := range urls {
-		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": u}}, map[string]any{"type": "text", "text": fmt.Sprint("and ", i)})
+		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": u, "detail": detail}}, map[string]any{"type": "text", "text": fmt.Sprint("and ", i)})
 	}
 	resp, err := c.Post(t.Context(), "/v1/chat/completions", map[string]any{
 		"model": c.Model, "max_tokens": 12, "temperature": 0, "ignore_eos": true, "nvext": map[string]any{"extra_fields": []string{"timing"}}, "messages": []any{map[string]any{"role": "user", "content": parts}},
@@ -217,6 +235,36 @@ func TestImagesOverHTTP(t *testing.T) {
 				t.Errorf("again: %+v, want %+v", again, want[2])
 			}
 		})
+	}
+}
+
+// In low detail a family with tiles computes the whole view alone, which nobody takes for the
+// other; to other families it is the same image.
+func TestDetailOverHTTP(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("other arithmetic in the same goroutines")
+	}
+	for name, tc := range map[string]struct {
+		dir        string
+		whole, low int // tokens
+	}{
+		"tiles":    {tiler(t), 5 * 4, 4},
+		"no tiles": {seer(t), 25, 25},
+	} {
+		c := clustertest.Start(t, clustertest.Options{Model: tc.dir, Encode: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 256}})
+		whole, low := look(t, c, drawing(1)), lookIn(t, c, "low", drawing(1))
+		if whole.status != http.StatusOK || low.status != http.StatusOK || whole.images != tc.whole || low.images != tc.low {
+			t.Errorf("%s: %+v\n%+v", name, whole, low)
+		}
+		if same := tc.whole == tc.low; (whole.text == low.text) != same || same != (len(low.encoded) == 0) {
+			t.Errorf("%s: %+v\n%+v", name, whole, low)
+		}
+		if again := lookIn(t, c, "low", drawing(1)); again.text != low.text || len(again.encoded) != 0 || again.cached == 0 {
+			t.Errorf("%s again: %+v, want %+v", name, again, low)
+		}
+		if again := lookIn(t, c, "high", drawing(1)); again.text != whole.text || again.images != tc.whole {
+			t.Errorf("%s in high detail: %+v, want %+v", name, again, whole)
+		}
 	}
 }
 

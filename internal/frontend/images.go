@@ -48,11 +48,23 @@ func newPictures(card cluster.ModelCard, files map[string][]byte) (*pictures, er
 	return p, nil
 }
 
-// key identifies the embeddings of content.
-func (p *pictures) key(id string) (key blockhash.Key) {
+// way returns what prepares an image, and whether that is another way than usual.
+func (p *pictures) way(low bool) (proc *prepare.Processor, other bool) {
+	if low {
+		proc = p.proc.Low()
+		return proc, proc != p.proc
+	}
+	return p.proc, false
+}
+
+// key identifies the embeddings of content; low says that they are of fewer details.
+func (p *pictures) key(id string, low bool) (key blockhash.Key) {
 	h := sha256.New()
 	_, _ = h.Write(p.salt[:])
 	_, _ = h.Write([]byte(id))
+	if low {
+		_, _ = h.Write([]byte("low")) // no id is a beginning of another
+	}
 	copy(key[:], h.Sum(nil))
 	return key
 }
@@ -61,6 +73,7 @@ func (p *pictures) key(id string) (key blockhash.Key) {
 type imageAsk struct {
 	at  string // path of the field
 	url string
+	low bool // detail
 }
 
 // image is an image that was loaded.
@@ -68,18 +81,19 @@ type image struct {
 	id   string
 	size int64
 	kind protocol.MediaKind
+	low  bool // prepared in another way than usual
 	plan prepare.Plan
 }
 
 // planImage says what becomes of an image. It reads no more than its header.
-func (p *pictures) planImage(data []byte, most int64) (prepare.Plan, error) {
-	o := p.proc.DecodeOptions()
+func planImage(proc *prepare.Processor, data []byte, most int64) (prepare.Plan, error) {
+	o := proc.DecodeOptions()
 	o.Limits.Bytes = int(most)
 	w, h, err := picture.Size(data, o)
 	if err != nil {
 		return prepare.Plan{}, err
 	}
-	return p.proc.Plan(w, h)
+	return proc.Plan(w, h)
 }
 
 // planEmbeddings says what becomes of a file of embeddings: as many placeholders as it has
@@ -126,13 +140,12 @@ func (q *chatRequest) readImage(at string, raw json.RawMessage) *apiError {
 	switch {
 	case url == "":
 		return missing(at + ".url")
-	case detail != "" && detail != "auto" && detail != "high":
-		// Each model has one way to prepare images.
-		return wrongValue(at+".detail", "'%s' is not supported, only 'auto' and 'high' are", detail)
+	case detail != "" && detail != "auto" && detail != "low" && detail != "high":
+		return wrongValue(at+".detail", "'%s' is not supported, only 'auto', 'low' and 'high' are", detail)
 	case len(q.images) == maxImages:
 		return wrongValue("messages", "at most %d images are allowed", maxImages)
 	}
-	q.images = append(q.images, imageAsk{at, url})
+	q.images = append(q.images, imageAsk{at, url, detail == "low"})
 	return nil
 }
 
@@ -240,7 +253,9 @@ func (q *chatRequest) loadOne(ctx context.Context, f *Frontend, p *pictures, ten
 		img.kind = protocol.MediaEmbeddings
 		img.plan, err = p.planEmbeddings(got.Data)
 	} else {
-		img.plan, err = p.planImage(got.Data, f.cfg.Media.MaxBytes())
+		var proc *prepare.Processor
+		proc, img.low = p.way(ask.low)
+		img.plan, err = planImage(proc, got.Data, f.cfg.Media.MaxBytes())
 	}
 	if err != nil {
 		return invalid(at, "The image cannot be read: %v.", err).withCode("invalid_image")
@@ -297,7 +312,7 @@ func (q *chatRequest) locate(m *servedModel, ids []uint32) *apiError {
 	token, at := m.pictures.token, 0
 	for _, img := range q.loaded {
 		part := protocol.MediaPart{
-			Rows: img.plan.Tokens, Token: token, Key: m.pictures.key(img.id), Kind: img.kind,
+			Rows: img.plan.Tokens, Token: token, Key: m.pictures.key(img.id, img.low), Kind: img.kind, Low: img.low,
 			Source: protocol.MediaSource{Frontend: q.from, ID: img.id, Size: img.size},
 		}
 		for n := 0; n < part.Rows; n++ {

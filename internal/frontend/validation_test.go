@@ -67,7 +67,7 @@ func TestValidation(t *testing.T) {
 		{"image for a model of text", chat, messages(body{"role": "user", "content": []body{{"type": "image_url", "image_url": body{"url": "data:image/png;base64,AAAA"}}}}), 400, "messages[0].content[0].image_url", "", "does not take images"},
 		{"image without a url", chat, messages(body{"role": "user", "content": []body{{"type": "image_url", "image_url": body{"detail": "high"}}}}), 400, "messages[0].content[0].image_url.url", "missing_required_parameter", "url"},
 		{"image that is a number", chat, messages(body{"role": "user", "content": []body{{"type": "image_url", "image_url": 3}}}), 400, "messages[0].content[0].image_url", "invalid_type", "an object with a url"},
-		{"unknown detail", chat, messages(body{"role": "user", "content": []body{{"type": "image_url", "image_url": body{"url": "x", "detail": "low"}}}}), 400, "messages[0].content[0].image_url.detail", "invalid_value", "low"},
+		{"unknown detail", chat, messages(body{"role": "user", "content": []body{{"type": "image_url", "image_url": body{"url": "x", "detail": "middle"}}}}), 400, "messages[0].content[0].image_url.detail", "invalid_value", "middle"},
 		{"audio part", chat, messages(body{"role": "user", "content": []body{{"type": "input_audio"}}}), 400, "messages[0].content[0].type", "invalid_value", "input_audio"},
 		{"text part without text", chat, messages(body{"role": "user", "content": []body{{"type": "text"}}}), 400, "messages[0].content[0].text", "missing_required_parameter", ""},
 		{"template arguments", chat, with(chatBody(nil), "chat_template_kwargs", 1), 400, "chat_template_kwargs", "invalid_type", "object"},

@@ -31,6 +31,8 @@ type MediaPart struct {
 	// Key identifies the embeddings: whoever has some under it need not compute them.
 	Key  blockhash.Key `json:"key"`
 	Kind MediaKind     `json:"kind"`
+	// Low asks for an image in less detail, where the model has a way: with fewer rows.
+	Low bool `json:"low,omitempty"`
 	// Source has the content.
 	Source MediaSource `json:"source"`
 }

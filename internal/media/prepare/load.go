@@ -60,6 +60,7 @@ type Processor struct {
 	family      family
 	placeholder string
 	overWhite   bool
+	low         *Processor // nil: the same
 }
 
 // Load reads the description of a processor. An error is a [FieldError].
@@ -91,6 +92,11 @@ func Load(files Files) (*Processor, error) {
 			l.class, l.settings = class(image, known.class)
 			l.colors = l.settings.colors()
 			p.family = known.load(l)
+			if t, ok := p.family.(*tiles); ok && t.split {
+				whole := *t
+				whole.split = false
+				p.low = &Processor{family: &whole, placeholder: p.placeholder, overWhite: p.overWhite}
+			}
 			return p, err
 		}
 	}
@@ -115,6 +121,16 @@ func (l *loader) want(classes ...string) {
 // Placeholder is the text that stands for one image in a prompt, as the chat template
 // writes it. [Plan.Text] replaces it.
 func (p *Processor) Placeholder() string { return p.placeholder }
+
+// Low returns the processor for pictures of which no details are wanted: for SmolVLM and
+// Idefics3 one that computes the whole view and no tiles, as their do_image_splitting switches
+// off. The other families have one way, and it returns p.
+func (p *Processor) Low() *Processor {
+	if p.low != nil {
+		return p.low
+	}
+	return p
+}
 
 // DecodeOptions are those with which the processor wants pictures to be decoded.
 func (p *Processor) DecodeOptions() picture.Options { return picture.Options{OverWhite: p.overWhite} }

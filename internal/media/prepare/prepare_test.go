@@ -267,3 +267,46 @@ func TestTextOfSmolVLM(t *testing.T) {
 		t.Errorf("%q, %v", plan.Text, err)
 	}
 }
+
+// In low detail, pictures are prepared as without their division into tiles, where there is one.
+func TestLow(t *testing.T) {
+	divided := 0
+	for _, c := range cases(t) {
+		p := c.load(t)
+		if k, ok := p.family.(*tiles); !ok || !k.split {
+			if p.Low() != p {
+				t.Errorf("%s: another way, and there is one", c.Name)
+			}
+			continue
+		}
+		divided++
+		fields := map[string]any{}
+		if err := json.Unmarshal(c.Preprocessor, &fields); err != nil {
+			t.Fatal(err)
+		}
+		fields["do_image_splitting"] = false
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := recorded{Name: c.Name, Preprocessor: text, Processor: c.Processor}.load(t)
+		low := p.Low()
+		if low == p || low.Placeholder() != p.Placeholder() || low.DecodeOptions() != p.DecodeOptions() {
+			t.Errorf("%s: %+v", c.Name, low)
+		}
+		want, err := whole.Prepare(sample(200, 70, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := low.Prepare(sample(200, 70, 1))
+		if err != nil || got.Plan != want.Plan || len(got.Views) != 1 || digest(got.Views[0].Pixels) != digest(want.Views[0].Pixels) {
+			t.Errorf("%s: %+v, %v, want %+v", c.Name, got.Plan, err, want.Plan)
+		}
+		if all, err := p.Plan(200, 70); err != nil || all.Tokens != got.Tokens*(all.Grid.H*all.Grid.W+1) {
+			t.Errorf("%s: %d tokens in %+v, in low detail %d; %v", c.Name, all.Tokens, all.Grid, got.Tokens, err)
+		}
+	}
+	if divided == 0 {
+		t.Error("no case has tiles")
+	}
+}
