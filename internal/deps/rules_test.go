@@ -76,6 +76,7 @@ var onlyRules = []only{
 	{"media/picture", nil, "pure: files of images in, pixels out; what a model makes of them is for others"},
 	{"media/prepare", []string{"media/picture"}, "pure: a picture and a checkpoint's files in, numbers and texts out; it knows no model and no prompt"},
 	{"tensorfile", []string{"model/safetensors"}, "pure: bytes in, tensors out; safetensors are parsed as weights are"},
+	{"mooncake", nil, "pure: the text of a trace in, requests out; load generators and simulations play them"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
 	{"openai", nil, "a client of a public API: knows no cluster"},
 	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},

@@ -1,15 +1,14 @@
 package route
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
 	"io"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/mooncake"
 )
 
-// BlockSize is the number of tokens in a block: that of the Mooncake traces.
-const BlockSize = 512
+// BlockSize is the number of tokens in a block.
+const BlockSize = mooncake.BlockSize
 
 // Request is one request of a workload.
 type Request struct {
@@ -26,29 +25,15 @@ type Request struct {
 // reusable returns how many blocks of the prompt may come from a cache.
 func (r *Request) reusable() int { return (r.Tokens - 1) / BlockSize }
 
-// ReadMooncake reads a trace in the format of Mooncake: one JSON object a line. A prompt
-// is taken to be as long as its blocks at most.
+// ReadMooncake reads a trace in the format of Mooncake.
 func ReadMooncake(r io.Reader) ([]Request, error) {
-	var out []Request
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var l struct {
-			Timestamp    int64    `json:"timestamp"`
-			InputLength  int      `json:"input_length"`
-			OutputLength int      `json:"output_length"`
-			HashIDs      []uint64 `json:"hash_ids"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			return nil, fmt.Errorf("line %d of the trace: %w", len(out)+1, err)
-		}
-		out = append(out, Request{
-			At: time.Duration(l.Timestamp) * time.Millisecond, Tokens: max(1, min(l.InputLength, len(l.HashIDs)*BlockSize)),
-			Output: max(1, l.OutputLength), blocks: l.HashIDs,
-		})
+	trace, err := mooncake.Read(r)
+	if err != nil {
+		return nil, err
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the trace: %w", err)
+	out := make([]Request, len(trace))
+	for i, q := range trace {
+		out[i] = Request{At: q.At, Tokens: q.Input, Output: q.Output, blocks: q.Blocks}
 	}
 	number(out)
 	return out, nil
