@@ -24,9 +24,15 @@ type Message struct {
 type Request struct {
 	Model    string    `json:"model"`
 	Messages []Message `json:"messages"`
+	// Prompt is what [Client.Complete] continues.
+	Prompt string `json:"-"`
 	// Images are URLs of images that stand before the text of the first message of the user.
-	Images      []string `json:"-"`
-	MaxTokens   int      `json:"max_tokens,omitempty"`
+	Images    []string `json:"-"`
+	MaxTokens int      `json:"max_tokens,omitempty"`
+	// MinTokens and IgnoreEOS have an answer go on where the model would end it. Frontends
+	// that do not know them refuse them.
+	MinTokens   int      `json:"min_tokens,omitempty"`
+	IgnoreEOS   bool     `json:"ignore_eos,omitempty"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	Seed        *int64   `json:"seed,omitempty"`
 	// NVExt, if not nil, requires a frontend that supports Dynamo's extension.
@@ -74,6 +80,9 @@ func (q Request) encoded() any {
 type Delta struct {
 	Text      string
 	Reasoning string
+	// Tokens counts those of the answer so far, where the frontend tells it with the text;
+	// else it is 0.
+	Tokens int
 }
 
 // Usage counts tokens.
@@ -124,6 +133,7 @@ type chunk struct {
 			ReasoningContent string `json:"reasoning_content"`
 			Reasoning        string `json:"reasoning"`
 		} `json:"delta"`
+		Text         string `json:"text"` // of a text completion
 		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
@@ -142,22 +152,48 @@ type chunk struct {
 // before. The error is an [Error] when the frontend refuses, ErrBroken when the stream
 // ends early, and the cause of ctx when ctx ended.
 func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (Answer, error) {
-	body, err := json.Marshal(struct {
+	return c.stream(ctx, "/v1/chat/completions", q.Model, struct {
 		Request
-		Messages any             `json:"messages"`
-		Stream   bool            `json:"stream"`
-		Options  map[string]bool `json:"stream_options"`
-	}{q, q.encoded(), true, map[string]bool{"include_usage": true}})
+		Messages any `json:"messages"`
+		streaming
+	}{q, q.encoded(), streamed}, each)
+}
+
+// Complete continues the request's prompt without a chat template. It is otherwise as Chat.
+func (c *Client) Complete(ctx context.Context, q Request, each func(Delta) error) (Answer, error) {
+	return c.stream(ctx, "/v1/completions", q.Model, struct {
+		Request
+		Messages []Message `json:"messages,omitempty"`
+		Prompt   string    `json:"prompt"`
+		streaming
+	}{q, nil, q.Prompt, streamed}, each)
+}
+
+// streaming are the fields that ask for a stream with usage.
+type streaming struct {
+	Stream  bool `json:"stream"`
+	Options struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+var streamed = streaming{Stream: true, Options: struct {
+	IncludeUsage bool `json:"include_usage"`
+}{true}}
+
+// stream posts a question and reads the stream of its answer.
+func (c *Client) stream(ctx context.Context, path, model string, question any, each func(Delta) error) (Answer, error) {
+	body, err := json.Marshal(question)
 	if err != nil {
 		return Answer{}, fmt.Errorf("encode the request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/chat/completions", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return Answer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
-	s := stream{each: each, begin: time.Now(), answer: Answer{Model: q.Model}}
+	s := stream{each: each, begin: time.Now(), answer: Answer{Model: model}}
 	resp, err := c.do(req)
 	if err != nil {
 		return s.answer, err
@@ -168,11 +204,25 @@ func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (A
 		return s.answer, fmt.Errorf("%w: it is %q, no stream of events", ErrProtocol, resp.Header.Get("Content-Type"))
 	}
 	err = s.read(NewEvents(resp.Body))
+	if err == nil {
+		finish(resp.Body)
+	}
 	s.answer.Text, s.answer.Reasoning = s.text.String(), s.reasoning.String()
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	return s.answer, err
+}
+
+// finishTime is how long the end of a body may follow the end of its answer, for its
+// connection to be used again.
+const finishTime = time.Second
+
+// finish reads the end of a body, without which its connection would be closed.
+func finish(body io.ReadCloser) {
+	late := time.AfterFunc(finishTime, func() { _ = body.Close() })
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, body, 4<<10) // the answer is complete without it
 }
 
 // stream assembles an answer from its events.
@@ -239,8 +289,14 @@ func (s *stream) take(c chunk) error {
 	if len(c.Choices) > 0 { // the request asks for one choice
 		first := c.Choices[0]
 		d = Delta{Text: first.Delta.Content, Reasoning: first.Delta.ReasoningContent}
+		if d.Text == "" {
+			d.Text = first.Text
+		}
 		if d.Reasoning == "" {
 			d.Reasoning = first.Delta.Reasoning
+		}
+		if c.Usage != nil {
+			d.Tokens = c.Usage.Completion
 		}
 		if first.FinishReason != "" {
 			s.answer.Finish = first.FinishReason

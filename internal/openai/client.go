@@ -40,6 +40,14 @@ func New(address, key string, secure *tls.Config) (*Client, error) {
 // URL returns the address of the frontend, without /v1.
 func (c *Client) URL() string { return c.base }
 
+// Limit bounds the connections to the frontend, and keeps as many open between requests; a
+// request beyond the bound waits for one. Without it, nothing bounds them and two are kept.
+// It must be called before the first request.
+func (c *Client) Limit(connections int) {
+	t := c.http.Transport.(*http.Transport)
+	t.MaxConnsPerHost, t.MaxIdleConnsPerHost = connections, connections
+}
+
 // Close ends idle connections. Running answers continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -259,5 +261,97 @@ func TestTokensPerSecond(t *testing.T) {
 		if v := a.TokensPerSecond(); v != nil {
 			t.Errorf("%+v: %v", a, *v)
 		}
+	}
+}
+
+func TestComplete(t *testing.T) {
+	var asked map[string]any
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/completions" {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		pieces(w, `data: {"choices":[{"text":"one","finish_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}
+
+data: {"choices":[{"text":" two","finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}
+
+data: [DONE]
+
+`, 11)
+	})
+	var deltas []Delta
+	a, err := c.Complete(t.Context(), Request{Model: "tiny", Prompt: "zero", MaxTokens: 4, MinTokens: 4, IgnoreEOS: true}, func(d Delta) error {
+		deltas = append(deltas, d)
+		return nil
+	})
+	if err != nil || a.Text != "one two" || a.Finish != "length" || a.Usage.Completion != 4 {
+		t.Errorf("got %+v, %v", a, err)
+	}
+	if fmt.Sprint(deltas) != fmt.Sprint([]Delta{{Text: "one", Tokens: 1}, {Text: " two", Tokens: 4}}) {
+		t.Errorf("deltas %+v", deltas)
+	}
+	want := map[string]any{
+		"model": "tiny", "prompt": "zero", "max_tokens": 4.0, "min_tokens": 4.0, "ignore_eos": true,
+		"stream": true, "stream_options": map[string]any{"include_usage": true},
+	}
+	if fmt.Sprint(asked) != fmt.Sprint(want) {
+		t.Errorf("asked %v, want %v", asked, want)
+	}
+}
+
+// No more connections than the limit are open, and they are kept between requests.
+func TestLimit(t *testing.T) {
+	var mu sync.Mutex
+	opened, now, most := 0, 0, 0
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		pieces(w, `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n", 1000)
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			mu.Lock()
+			opened++
+			mu.Unlock()
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	c, err := New(srv.URL, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Limit(3)
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			for range 4 {
+				if _, err := c.Chat(t.Context(), Request{}, func(Delta) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if opened > 3 || most > 3 {
+		t.Errorf("%d connections were opened, %d requests at a time", opened, most)
+	}
+}
+
+// An answer is complete with its last event, also where the server does not end the stream.
+func TestStreamWithoutItsEnd(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		pieces(w, `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n", 1000)
+		<-r.Context().Done()
+	})
+	if a, err := c.Chat(t.Context(), Request{}, func(Delta) error { return nil }); err != nil || a.Text != "a" || a.Took >= finishTime {
+		t.Errorf("got %+v, %v", a, err)
 	}
 }
