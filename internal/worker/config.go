@@ -28,6 +28,8 @@ type Config struct {
 	// Encode names the endpoint of the encode workers; the zero value means those of the
 	// namespace.
 	Encode cluster.Endpoint
+	// Embeddings are the bytes of memory for embeddings of images.
+	Embeddings media.Sizes
 
 	Store   store.Store
 	Bus     events.Bus

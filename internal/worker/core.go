@@ -86,6 +86,10 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*core, error) {
 	if c.media, err = w.newMedia(c); err != nil {
 		return nil, err
 	}
+	back.Push("end encoding", func(context.Context) error {
+		c.media.Stop() // before weights and memory go
+		return nil
+	})
 	if c.engine, err = w.newEngine(loaded); err != nil {
 		return nil, fmt.Errorf("start engine: %w", err)
 	}
@@ -105,7 +109,7 @@ func (w *Worker) allocate(loaded *Loaded, blockBytes int64) (engine.KVPool, erro
 }
 
 func (w *Worker) newMedia(c *core) (*media.Plane, error) {
-	cfg := media.Config{Worker: w.Name(), KV: c.kv, Encoder: c.loaded.Encoder, Encode: w.cfg.Encode, Log: w.log}
+	cfg := media.Config{Worker: w.Name(), KV: c.kv, Encoder: c.loaded.Encoder, Encode: w.cfg.Encode, Sizes: w.cfg.Embeddings, Log: w.log}
 	if c.images = c.loaded.Embedding > 0; c.images {
 		cfg.Width = c.loaded.Embedding
 	}

@@ -27,10 +27,16 @@ import (
 type tower struct {
 	calls atomic.Int32
 	gate  chan struct{} // nil: open; each encoding takes one
+	after func()        // nil, or what an encoding still does when its context has ended
 }
 
 func (e *tower) Encode(ctx context.Context, p *protocol.MediaPart, content []byte) ([][]float32, error) {
 	e.calls.Add(1)
+	if e.after != nil {
+		<-ctx.Done()
+		e.after()
+		return nil, context.Cause(ctx)
+	}
 	if e.gate != nil {
 		select {
 		case <-e.gate:
@@ -63,11 +69,15 @@ type album struct {
 	drt     *runtime.DistributedRuntime
 	mu      sync.Mutex
 	content map[string][]byte
+	lent    map[string]int // requests that have it
 	fetched map[string]int
+	gate    chan struct{} // nil, or closed when content may be sent
 }
 
-func (w *world) album() *album {
-	a := &album{t: w.t, drt: w.c.Runtime(w.t, "album"), content: map[string][]byte{}, fetched: map[string]int{}}
+func (w *world) album() *album { return w.albumOf("album") }
+
+func (w *world) albumOf(frontend string) *album {
+	a := &album{t: w.t, drt: w.c.Runtime(w.t, frontend), content: map[string][]byte{}, lent: map[string]int{}, fetched: map[string]int{}}
 	if _, err := a.drt.Serve(w.t.Context(), cluster.ComponentFrontend, cluster.EndpointMedia, a.serve); err != nil {
 		w.t.Fatal(err)
 	}
@@ -80,11 +90,14 @@ func (a *album) serve(_ context.Context, r *requestplane.Request, send func(any)
 		return err
 	}
 	a.mu.Lock()
-	content, ok := a.content[req.ID]
 	a.fetched[req.ID]++
 	a.mu.Unlock()
+	if a.gate != nil {
+		<-a.gate
+	}
+	content, ok := a.get(req.ID)
 	if !ok {
-		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "no such content"}
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "no such content"}
 	}
 	for chunk := range slices.Chunk(content, 5) {
 		if err := send(protocol.MediaChunk{Data: chunk}); err != nil {
@@ -92,6 +105,19 @@ func (a *album) serve(_ context.Context, r *requestplane.Request, send func(any)
 		}
 	}
 	return nil
+}
+
+func (a *album) get(id string) (content []byte, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	content, ok = a.content[id]
+	return content, ok
+}
+
+func (a *album) fetches(id string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fetched[id]
 }
 
 // put adds content and returns the part of a prompt that it is.
@@ -122,7 +148,8 @@ func (a *album) illustrate(req *protocol.PreprocessedRequest, parts ...protocol.
 	for i := range parts {
 		p := &parts[i]
 		p.End = p.Start
-		for i, row := range embeddings(p.Rows, a.content[p.Source.ID]) {
+		content, _ := a.get(p.Source.ID)
+		for i, row := range embeddings(p.Rows, content) {
 			if i > 0 && i%12 == 0 { // text between the rows
 				p.End += 2
 			}
@@ -423,6 +450,70 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 			t.Errorf("%+v", got.timing)
 		}
 		restful(t, left, d)
+	})
+	t.Run("stopped while it encodes", func(t *testing.T) {
+		w := newWorld(t)
+		a := w.album()
+		released := make(chan struct{})
+		e := &tower{after: func() { // its context ended
+			select {
+			case <-released:
+				t.Error("the weights were released while they are read")
+			case <-time.After(100 * time.Millisecond): // long after the worker has nothing else to end
+			}
+		}}
+		d := w.start("worker-3", cluster.RoleDecode, sees(e), func(c *Config) {
+			load := c.Load
+			c.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
+				l, err := load(ctx, progress)
+				l.Release = func() { close(released) }
+				return l, err
+			}
+		})
+		req, _ := local(a, "r", "x")
+		done := make(chan result, 1)
+		go func() { done <- w.generate(t.Context(), "", req) }()
+		eventually(t, "it encodes", func() bool { return e.calls.Load() == 1 })
+		_ = d.stop(errors.New("stopped"))
+		<-released
+		if got := <-done; !elsewhere(got.err) {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("another request's frontend is gone", func(t *testing.T) {
+		for _, encode := range []bool{true, false} {
+			w := newWorld(t)
+			one, two := w.albumOf("album-1"), w.albumOf("album-2")
+			e := &tower{}
+			d := []*running{w.start("worker-3", cluster.RoleDecode, sees(nil)), w.start("worker-4", cluster.RoleDecode, sees(nil))}
+			if encode {
+				d = append(d, w.start("worker-1", cluster.RoleEncode, sees(e)))
+				eventually(t, "it is known", func() bool { return len(d[0].sees(cluster.RoleEncode)) == 1 && len(d[1].sees(cluster.RoleEncode)) == 1 })
+			} else {
+				d = []*running{w.start("worker-5", cluster.RoleDecode, sees(e))}
+			}
+			one.gate = make(chan struct{})
+			first, _ := local(one, "r", "x")
+			second, means := local(two, "s", "x")
+			delete(one.content, first.Media[0].Source.ID)
+			waiting := d[len(d)-1] // where the image is encoded
+			at := []string{"worker-3", "worker-4"}
+			if !encode {
+				at = []string{"worker-5", "worker-5"}
+			}
+			done := make(chan result, 1)
+			go func() { done <- w.generate(t.Context(), at[0], first) }()
+			eventually(t, "the first one is fetched", func() bool { return one.fetches(first.Media[0].Source.ID) == 1 })
+			other := make(chan result, 1)
+			go func() { other <- w.generate(t.Context(), at[1], second) }()
+			eventually(t, "the second one waits", func() bool { return waiting.core.Load().media.Stats().Cache.Hits == 1 })
+			close(one.gate)
+			if got := <-done; got.err == nil || !strings.Contains(got.err.Error(), "no such content") {
+				t.Errorf("the first: %+v", got)
+			}
+			check(t, <-other, means, 5)
+			restful(t, d...)
+		}
 	})
 	t.Run("client leaves", func(t *testing.T) {
 		w := newWorld(t)

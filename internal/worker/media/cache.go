@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 )
@@ -23,6 +24,10 @@ type cache struct {
 	used  list.List                       // most recently used first
 	calls map[blockhash.Key]*call
 	count CacheStats
+
+	stopped   bool
+	running   sync.WaitGroup // computations
+	computing atomic.Int32   // of them
 }
 
 // CacheStats counts what a cache did.
@@ -52,44 +57,75 @@ func newCache(limit int64) *cache {
 	return &cache{limit: limit, byKey: map[blockhash.Key]*list.Element{}, calls: map[blockhash.Key]*call{}}
 }
 
-// errUnwanted ends a computation that nobody waits for any more.
-var errUnwanted = errors.New("nobody wants the embeddings any more")
+// Reasons for which a computation ends early.
+var (
+	errUnwanted = errors.New("nobody wants the embeddings any more")
+	errStopped  = fmt.Errorf("%w: it stops", ErrNoEncoder)
+)
 
 // get returns the embeddings of a key, n rows. If they are not here, load computes them, once
 // for all who ask meanwhile; its context ends when none of them waits any more. hit says that
 // this caller caused no computation.
+//
+// A failure that is not the content's is its caller's alone, whose frontend may have gone:
+// the others try again with a load of their own.
 func (c *cache) get(ctx context.Context, key blockhash.Key, n int, load func(context.Context) ([][]float32, error)) (rows [][]float32, hit bool, err error) {
+	for {
+		rows, hit, err = c.join(ctx, key, load)
+		switch {
+		case err == nil:
+			return rows, hit, checkRows(rows, n)
+		case !hit || final(err) || ctx.Err() != nil:
+			return nil, hit, err
+		}
+	}
+}
+
+// join waits for the embeddings of a key, and for a computation that others began if there is
+// one.
+func (c *cache) join(ctx context.Context, key blockhash.Key, load func(context.Context) ([][]float32, error)) (rows [][]float32, hit bool, err error) {
 	c.mu.Lock()
 	if e := c.byKey[key]; e != nil {
 		c.used.MoveToFront(e)
 		c.count.Hits++
 		c.mu.Unlock()
-		rows = e.Value.(*entry).rows
-		return rows, true, checkRows(rows, n)
+		return e.Value.(*entry).rows, true, nil
 	}
 	k := c.calls[key]
 	if hit = k != nil; hit {
 		c.count.Hits++
 	} else {
+		if c.stopped {
+			c.mu.Unlock()
+			return nil, false, errStopped
+		}
 		c.count.Misses++
 		k = &call{done: make(chan struct{})}
 		c.calls[key] = k
 		run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		k.cancel = cancel
-		go c.run(run, key, k, load)
+		c.running.Go(func() { c.run(run, key, k, load) })
 	}
 	k.users++
 	c.mu.Unlock()
 	defer c.leave(key, k)
 	select {
 	case <-k.done:
-		if k.err != nil {
-			return nil, hit, k.err
-		}
-		return k.rows, hit, checkRows(k.rows, n)
+		return k.rows, hit, k.err
 	case <-ctx.Done():
 		return nil, hit, context.Cause(ctx)
 	}
+}
+
+// stop ends all computations and waits for them. Afterwards there are no new ones.
+func (c *cache) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	for _, k := range c.calls {
+		k.cancel(errStopped)
+	}
+	c.mu.Unlock()
+	c.running.Wait()
 }
 
 func checkRows(rows [][]float32, n int) error {
@@ -101,6 +137,8 @@ func checkRows(rows [][]float32, n int) error {
 
 // run computes the embeddings of a key for those who wait.
 func (c *cache) run(ctx context.Context, key blockhash.Key, k *call, load func(context.Context) ([][]float32, error)) {
+	c.computing.Add(1)
+	defer c.computing.Add(-1)
 	rows, err := load(ctx)
 	k.cancel(nil)
 	c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
@@ -110,5 +111,64 @@ func TestCacheComputesForThoseWhoWait(t *testing.T) {
 	}
 	if len(c.calls) != 0 {
 		t.Error("calls are left")
+	}
+}
+
+// What is wrong with the content is so for all who wait for it. Another failure is not: each
+// of the others tries for itself.
+func TestCacheSharesFailuresOfContent(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{{ErrBadContent, 1}, {errors.New("the frontend is gone"), 4}} {
+		c := newCache(1 << 20)
+		gate := make(chan struct{})
+		var calls atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				_, _, err := c.get(t.Context(), blockhash.Key{1}, 2, func(context.Context) ([][]float32, error) {
+					calls.Add(1)
+					<-gate
+					return nil, tc.err
+				})
+				if !errors.Is(err, tc.err) {
+					t.Errorf("%v, want %v", err, tc.err)
+				}
+			})
+		}
+		patience.Until(t, "all wait", func() bool { return c.stats().Hits == 3 })
+		close(gate)
+		wg.Wait()
+		if n := int(calls.Load()); n != tc.want {
+			t.Errorf("%v: computed %d times, want %d", tc.err, n, tc.want)
+		}
+	}
+}
+
+// A cache that is stopped has ended its computations, and begins none.
+func TestCacheStops(t *testing.T) {
+	c := newCache(1 << 20)
+	began, ended := make(chan struct{}), false
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.get(t.Context(), blockhash.Key{1}, 2, func(ctx context.Context) ([][]float32, error) {
+			close(began)
+			<-ctx.Done()
+			ended = true
+			return nil, context.Cause(ctx)
+		})
+		done <- err
+	}()
+	<-began
+	c.stop()
+	if !ended || c.computing.Load() != 0 {
+		t.Error("a computation goes on")
+	}
+	if err := <-done; !errors.Is(err, errStopped) {
+		t.Error(err)
+	}
+	if _, _, err := c.get(t.Context(), blockhash.Key{2}, 2, give(2)); !errors.Is(err, errStopped) || !errors.Is(err, ErrNoEncoder) {
+		t.Errorf("after its end: %v", err)
 	}
 }

@@ -197,10 +197,10 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	return rows, nil
 }
 
-// final reports whether another worker would fail, too: the content is bad.
+// final reports whether everybody would fail with the same content: it is bad.
 func final(err error) bool {
 	var remote *requestplane.RemoteError
-	return errors.As(err, &remote) && remote.Kind == requestplane.KindInvalidArgument
+	return errors.As(Remote(err), &remote) && remote.Kind == requestplane.KindInvalidArgument
 }
 
 // order lists the encode workers that are asked for a key: the same image goes to the same

@@ -23,7 +23,13 @@ type Encoder interface {
 	Encode(ctx context.Context, part *protocol.MediaPart, content []byte) ([][]float32, error)
 }
 
-// Defaults of a plane.
+// Sizes are bytes of memory; 0 means the default.
+type Sizes struct {
+	Cache int64 // for embeddings that are kept
+	Arena int   // for embeddings that are moved
+}
+
+// Defaults of Sizes.
 const (
 	DefaultCache = 256 << 20
 	DefaultArena = 128 << 20
@@ -40,10 +46,8 @@ type Config struct {
 	Encode cluster.Endpoint
 	// Width is the number of values of an embedding; 0: the model takes none.
 	Width int
-	// Cache and Arena are the bytes for embeddings that are kept, and that are moved.
-	Cache int64
-	Arena int
-	Log   *slog.Logger
+	Sizes
+	Log *slog.Logger
 }
 
 // Plane is what a worker has for embeddings.
@@ -75,7 +79,10 @@ func Open(cfg Config) (*Plane, error) {
 	return p, nil
 }
 
-// Close frees the memory of the plane. The agent of its KV plane is closed.
+// Stop ends what computes embeddings or moves them here, and waits for it.
+func (p *Plane) Stop() { p.cache.stop() }
+
+// Close frees the memory of the plane. It is stopped, and the agent of its KV plane is closed.
 func (p *Plane) Close() error {
 	if p.arena == nil {
 		return nil
@@ -83,8 +90,12 @@ func (p *Plane) Close() error {
 	return p.arena.close()
 }
 
-// Idle returns an error if embeddings are on their way from or to this worker.
+// Idle returns an error if embeddings are computed here, or on their way from or to this
+// worker.
 func (p *Plane) Idle() error {
+	if n := p.cache.computing.Load(); n > 0 {
+		return fmt.Errorf("the embeddings of %d images are not here yet", n)
+	}
 	if p.arena == nil {
 		return nil
 	}
