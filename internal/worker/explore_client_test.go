@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -34,6 +35,15 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 		p = append(slices.Clone(x.bases[r.IntN(len(x.bases))]), p...)
 	}
 	n := 1 + r.IntN([]int{20, 100, 600}[r.IntN(3)])
+	id := fmt.Sprint("r", i)
+	req := request(id, p, n)
+	bad := false
+	if r.IntN(2) == 0 {
+		var giveBack func()
+		p, bad, giveBack = x.illustrate(r, &req)
+		defer giveBack()
+		x.add("illustrated")
+	}
 	want := mock.Continue(p, n, vocab)
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
@@ -42,8 +52,6 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 	if r.IntN(4) == 0 {
 		defer time.AfterFunc(time.Duration(r.IntN(100))*time.Millisecond, func() { leave(errLeft) }).Stop()
 	}
-	id := fmt.Sprint("r", i)
-	req := request(id, p, n)
 	var got []uint32
 	var moved *protocol.Moved
 	for attempt := 0; ; attempt++ {
@@ -59,6 +67,9 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 		switch {
 		case out.finish == protocol.FinishLength:
 			x.add("finished")
+			if bad {
+				x.blame("%s has an image that is none, and an answer", id)
+			}
 			if len(got) != len(want) {
 				x.blame("%s ended after %d of %d tokens", id, len(got), n)
 			}
@@ -73,8 +84,14 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 			x.blame("%s did not end in %s: %d of %d tokens in %d attempts, last %v", id, clientPatience, len(got), n, attempt+1, out.err)
 			x.stuck()
 			return
+		case bad && refused(out.err):
+			x.add("refused")
+			return
 		case !elsewhere(out.err):
 			x.blame("%s failed: %v", id, out.err)
+			return
+		case strings.Contains(out.err.Error(), "no such content"):
+			x.blame("%s failed for the content of another request: %v", id, out.err)
 			return
 		default:
 			x.add("replays")
@@ -98,6 +115,12 @@ func elsewhere(err error) bool {
 	var remote *requestplane.RemoteError
 	return errors.Is(err, requestplane.ErrOverloaded) || requestplane.NotStarted(err) || errors.Is(err, requestplane.ErrDisconnected) || errors.Is(err, errNoWorker) ||
 		errors.As(err, &remote) && (remote.Kind == requestplane.KindUnavailable || remote.Kind == requestplane.KindCancelled)
+}
+
+// refused says whether a request was refused because of its images.
+func refused(err error) bool {
+	var remote *requestplane.RemoteError
+	return errors.As(err, &remote) && remote.Kind == requestplane.KindInvalidArgument && strings.Contains(remote.Message, "its format is unknown")
 }
 
 // attempt runs a request on one worker, that to which it has moved if there is one.

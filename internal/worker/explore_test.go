@@ -65,7 +65,7 @@ func TestExplore(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { explore(t, seed, &all) })
 	}
 	t.Logf("together: %s", &all)
-	for _, what := range []string{"remote", "finished", "crashes", "moves", "flips"} {
+	for _, what := range []string{"remote", "finished", "crashes", "moves", "flips", "encodings", "illustrated", "refused"} {
 		if all.of(what) == 0 {
 			t.Errorf("too little has happened to prove anything: no %s", what)
 		}
@@ -113,6 +113,7 @@ type exploration struct {
 	calm    atomic.Bool
 	heard   atomic.Int64 // messages that clients got
 	bases   [][]uint32   // beginnings that prompts share
+	albums  []*album     // frontends that have images
 	written writes
 	late    sync.WaitGroup // transfers, messages and accesses that take their time
 	lived   int            // workers started so far
@@ -130,10 +131,16 @@ func explore(t *testing.T, seed uint64, all *tally) {
 	newTransport := exploreTransports[seed%uint64(len(exploreTransports))](w)
 	w.fenced = true
 	w.tune = func(k *Worker) { x.disorder(k, newTransport) }
+	for i := range 2 {
+		x.albums = append(x.albums, w.albumOf(fmt.Sprint("album-", i)))
+	}
 	x.late.Add(1) // so that it is never empty before the last worker has ended
 	t.Cleanup(func() { x.late.Done(); x.late.Wait() })
 	for range 3 {
 		x.bases = append(x.bases, prompt(r, 20+r.IntN(80)))
+	}
+	for range 1 + r.IntN(2) {
+		x.join(cluster.RoleEncode)
 	}
 	for range 1 + r.IntN(2) {
 		x.join(cluster.RolePrefill)
@@ -213,6 +220,7 @@ func (x *exploration) disorder(w *Worker, newTransport func() nixl.Transport) {
 		}
 		return l, err
 	}
+	x.sight(w)
 	w.cfg.Queue = &unrulyQueue{w.cfg.Queue, x}
 	w.cfg.NIXL = func() nixl.Config {
 		return nixl.Config{Key: nixltest.Key, Transports: []nixl.Transport{&unruly{newTransport(), x}}}
@@ -388,7 +396,7 @@ func (r *running) open() string {
 	if err := r.engine().Check(context.Background(), true); err != nil {
 		return err.Error()
 	}
-	if err := r.term.Load().duty.Idle(); err != nil {
+	if err := errors.Join(r.term.Load().duty.Idle(), r.core.Load().media.Idle()); err != nil {
 		return err.Error()
 	}
 	in, out := r.nixl().InFlight()
