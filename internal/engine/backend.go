@@ -31,6 +31,10 @@ type BatchSeq struct {
 	// Positions, when not nil, are those by which the tokens rotate. Only a backend with
 	// [BackendInfo.Grids] gets them.
 	Positions *Positions
+	// Mutual are runs of positions that attend to each other both ways, in order and apart;
+	// they end within the entry, and the first may begin before it. Only a backend whose
+	// [BackendInfo.Mutual] is set gets any.
+	Mutual []Span
 	// Blocks is the block table: Blocks[p/BlockSize] holds position p.
 	Blocks []int32
 	// Logits, when not nil, has VocabSize room and receives the logits that follow
@@ -40,6 +44,9 @@ type BatchSeq struct {
 	// logits. Only a [Chooser] gets it.
 	Choice *Choice
 }
+
+// Span is a run of positions, [Start, End).
+type Span struct{ Start, End int }
 
 // Backend executes batch steps over a block pool. It does not schedule, and it does not
 // know requests or caches.
@@ -85,6 +92,9 @@ type BackendInfo struct {
 	Embedding int
 	// Grids: rows of images rotate by their place in a grid, see [Positions].
 	Grids bool
+	// Mutual: the positions of one part of [Media] attend to each other both ways. Those
+	// that are not computed yet come in one entry, because the KV of each depends on all.
+	Mutual bool
 	// TensorParallel is the number of ranks that share the heads of each layer, at least 1.
 	TensorParallel int
 	KV             kvlayout.Shape // of all ranks together

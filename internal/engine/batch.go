@@ -41,6 +41,13 @@ func (s *BatchSeq) check(info *BackendInfo, blocks int) error {
 			return fmt.Errorf("an embedding of %d values, the model takes %d", len(row), info.Embedding)
 		}
 	}
+	at := 0
+	for _, m := range s.Mutual {
+		if !info.Mutual || m.Start < at || m.End <= max(m.Start, s.Start) || m.End > end {
+			return fmt.Errorf("positions %d to %d cannot attend to each other in an entry of %d to %d", m.Start, m.End-1, s.Start, end-1)
+		}
+		at = m.End
+	}
 	needed := (end + info.KV.BlockSize - 1) / info.KV.BlockSize
 	if len(s.Blocks) < needed {
 		return fmt.Errorf("block table has %d blocks, %d positions need %d", len(s.Blocks), end, needed)

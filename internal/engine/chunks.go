@@ -139,13 +139,13 @@ func (e *Engine) chunkRoom(oldest *sequence) room {
 func (e *Engine) fit(s *sequence, r room) int {
 	n := min(s.pending(), r.tokens)
 	if math.IsInf(r.seconds, 1) {
-		return n
+		return e.uncut(s, n)
 	}
 	fits := e.pace.model.fit(s.computed, n, r.seconds)
 	if fits < min(n, MinChunkTokens/2) {
-		return 0
+		fits = 0
 	}
-	return fits
+	return e.uncut(s, fits)
 }
 
 // chunked reports whether the current step already has a chunk of the prompt, or one that

@@ -246,7 +246,7 @@ func (e *Engine) submitPrefill(ctx context.Context, r PrefillRequest) (*sequence
 	if err := e.validate(r.Tokens, 0); err != nil {
 		return nil, err
 	}
-	if err := r.Media.check(len(r.Tokens), &e.info); err != nil {
+	if err := r.Media.check(len(r.Tokens), e.cfg.MaxBatchTokens, &e.info); err != nil {
 		return nil, err
 	}
 	s := &sequence{

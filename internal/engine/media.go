@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -28,8 +29,9 @@ type Media struct {
 // ErrEmbeddings ends a sequence whose embeddings cannot be had, or do not fit the model.
 var ErrEmbeddings = errors.New("no embeddings")
 
-// check returns an error unless the parts lie in a prompt of n tokens, in order.
-func (m *Media) check(n int, info *BackendInfo) error {
+// check returns an error unless the parts lie in a prompt of n tokens, in order, and a step
+// of batchTokens can compute each that must not be cut.
+func (m *Media) check(n, batchTokens int, info *BackendInfo) error {
 	if len(m.Parts) == 0 {
 		return nil
 	}
@@ -43,6 +45,9 @@ func (m *Media) check(n int, info *BackendInfo) error {
 	for i, p := range m.Parts {
 		if p.Start < at || p.End <= p.Start || p.End > n {
 			return fmt.Errorf("%w: part %d stands at positions %d to %d, after %d of a prompt of %d", ErrBadRequest, i, p.Start, p.End, at, n)
+		}
+		if info.Mutual && p.End-p.Start > batchTokens {
+			return fmt.Errorf("%w: part %d has %d positions, which attend to each other: max_num_batched_tokens is %d", ErrBadRequest, i, p.End-p.Start, batchTokens)
 		}
 		at = p.End
 	}
@@ -64,6 +69,37 @@ func (m *Media) checkGrids(info *BackendInfo) error {
 		}
 	}
 	return nil
+}
+
+// mutual returns the parts that the n tokens after the computed ones belong to.
+func (s *sequence) mutual(n int) (spans []Span) {
+	for _, p := range s.chain.Media {
+		if p.End > s.computed && p.Start < s.computed+n {
+			spans = append(spans, Span{p.Start, p.End})
+		}
+	}
+	return spans
+}
+
+// uncut returns how many of the next n tokens a chunk takes so that it cuts no part whose
+// positions attend to each other. If that would be none, the oldest prompt of a tenant takes
+// the part beyond its room, which then is no room for others: a step exceeds its budget by
+// one part at most. Younger prompts wait.
+func (e *Engine) uncut(s *sequence, n int) int {
+	if !e.info.Mutual || n <= 0 {
+		return n
+	}
+	end := s.computed + n
+	i := slices.IndexFunc(s.chain.Media, func(p blockhash.Media) bool { return p.Start < end && end < p.End })
+	switch {
+	case i < 0:
+		return n
+	case s.chain.Media[i].Start > s.computed:
+		return s.chain.Media[i].Start - s.computed
+	case s == e.oldestOf(s.tenant):
+		return s.chain.Media[i].End - s.computed
+	}
+	return 0
 }
 
 // missing returns the parts that are to be computed and whose embeddings are not here.

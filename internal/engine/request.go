@@ -79,7 +79,7 @@ func (e *Engine) check(r *Request) error {
 	if err := e.validate(r.Tokens, min(least, r.Stop.MaxTokens)); err != nil {
 		return err
 	}
-	if err := r.Media.check(len(r.Tokens)-r.Generated, &e.info); err != nil {
+	if err := r.Media.check(len(r.Tokens)-r.Generated, e.cfg.MaxBatchTokens, &e.info); err != nil {
 		return err
 	}
 	if r.Output.PromptLogprobs != nil && len(r.Media.Parts) > 0 {

@@ -188,6 +188,9 @@ func (e *Engine) assemble() {
 
 func (e *Engine) add(s *sequence, n int) {
 	b := BatchSeq{Tokens: s.tokens[s.computed : s.computed+n], Start: s.computed, Blocks: s.blocks, Rows: s.rowsOf(s.computed, n)}
+	if e.info.Mutual {
+		b.Mutual = s.mutual(n)
+	}
 	if s.gen != nil && s.computed+n == len(s.tokens) {
 		if b.Choice = e.choice(s); b.Choice == nil {
 			b.Logits = s.gen.room(e.info.VocabSize)

@@ -42,7 +42,7 @@ func readGemmaVision(f fields, c *Config) *Vision {
 		return nil
 	}
 	v := readTower(f, siglipTower)
-	v.PostNorm = true
+	v.PostNorm, v.Mutual = true, true
 	tokens := f.size("mm_tokens_per_image", 256, maxPatches)
 	readImageToken(f, c, &v, 262144)
 	if *f.err != nil {

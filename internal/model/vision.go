@@ -32,7 +32,9 @@ type Vision struct {
 	PreNorm, PostNorm bool
 	// Bucketed: a view may have fewer patches than a whole one. Its patches then take the
 	// positions at the same fractions of the sides.
-	Bucketed  bool
+	Bucketed bool
+	// Mutual: in the text model the rows of one image attend to each other both ways.
+	Mutual    bool
 	Projector Projector
 	// ImageToken stands in a prompt for each row that an image takes.
 	ImageToken uint32

@@ -101,6 +101,17 @@ def cases():
             "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}}
+    seen = lambda **f: gemma3(torch_dtype="absent", head_dim=16, query_pre_attn_scalar=11, **f)
+    yield "gemma3-one-image", {
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "torch_dtype": "bfloat16",
+        "mm_tokens_per_image": 9, "image_token_index": VOCAB - 3, "views": [[24, 24, None]], "images": [7],
+        "vision_config": tower("siglip_vision_model", image_size=24, patch_size=4),
+        "text_config": seen(num_hidden_layers=3, sliding_window=6, sliding_window_pattern=3, rope_local_base_freq=500.0)}
+    yield "gemma3-two-images", {
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "torch_dtype": "float32",
+        "mm_tokens_per_image": 16, "image_token_index": VOCAB - 3, "views": [[32, 32, None], [32, 32, None]], "images": [2, 19],
+        "vision_config": tower("siglip_vision_model", image_size=32, patch_size=4),
+        "text_config": seen(num_hidden_layers=4, sliding_window=21, sliding_window_pattern=2, num_key_value_heads=1)}
     yield "smolvlm", images(
         "SmolVLMForConditionalGeneration", "smolvlm", scale_factor=4, image_token_id=VOCAB - 3,
         vision_config=tower("smolvlm_vision", image_size=98, patch_size=4, num_hidden_layers=2),

@@ -206,11 +206,12 @@ def gemma2(c, w, ids):
     return cap(logits, c.get("final_logit_softcapping", 30.0))
 
 
-def gemma3(c, w, ids):
+def gemma3(c, w, ids, images=()):
     # As Gemma 2 with norms (1 + weight) on queries and keys and without caps. Layers
     # with a window turn by rope_local_base_freq unscaled, the others by rope_theta
     # with rope_scaling. Without layer_types every sliding_window_pattern-th layer,
-    # counted from one, sees everything.
+    # counted from one, sees everything. Rows of an image are not multiplied as embeddings
+    # are, and see each other in layers of both kinds.
     root = "model."
     if "text_config" in c:
         root, dtype, c = "language_model.model.", c["torch_dtype"], c["text_config"]
@@ -228,6 +229,9 @@ def gemma3(c, w, ids):
     scale = c.get("query_pre_attn_scalar", 256) ** -0.5
     types, pattern = c.get("layer_types"), c.get("sliding_window_pattern", 6)
     x = gemma_embed(c, w, root + "embed_tokens.weight", ids, dtype)
+    for start, rows in images:
+        x[start : start + len(rows)] = rows
+    groups = [(start, start + len(rows)) for start, rows in images]
     for i in range(c["num_hidden_layers"]):
         p = f"{root}layers.{i}."
         slides = types[i] == "sliding_attention" if types else (i + 1) % pattern != 0
@@ -236,7 +240,7 @@ def gemma3(c, w, ids):
         q = gemma_norm(heads_of(n @ w[p + "self_attn.q_proj.weight"].T, dim), w[p + "self_attn.q_norm.weight"], eps)
         k = gemma_norm(heads_of(n @ w[p + "self_attn.k_proj.weight"].T, dim), w[p + "self_attn.k_norm.weight"], eps)
         v = heads_of(n @ w[p + "self_attn.v_proj.weight"].T, dim)
-        a = attention(rotate(q, freqs), rotate(k, freqs), v, scale, window) @ w[p + "self_attn.o_proj.weight"].T
+        a = attention(rotate(q, freqs), rotate(k, freqs), v, scale, window, None, groups) @ w[p + "self_attn.o_proj.weight"].T
         x = x + gemma_norm(a, w[p + "post_attention_layernorm.weight"], eps)
         n = gemma_norm(x, w[p + "pre_feedforward_layernorm.weight"], eps)
         a = mlp(n, *(w[p + f"mlp.{m}_proj.weight"] for m in ("gate", "up", "down")), gelu_tanh)

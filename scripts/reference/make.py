@@ -4,6 +4,7 @@
 """
 
 import base64
+import functools
 import json
 import platform
 import random
@@ -34,6 +35,13 @@ def record(config, names, seed):
     vocab = w[next(iter(w))].shape[0]
     rng = random.Random(seed)
     prompt = [rng.randrange(vocab) for _ in range(PROMPT)]
+    views = vision.record(config, w, seed, config.get("views", []))
+    images = [(start, rows) for start, (_, _, _, rows) in zip(config.get("images", []), views)]
+    for start, rows in images:
+        token = config.get("image_token_id") or config["image_token_index"]
+        prompt[start : start + len(rows)] = [token] * len(rows)
+    if images:
+        forward = functools.partial(forward, images=images)
     ids, greedy, logprobs = list(prompt), [], []
     for _ in range(GREEDY):
         logits = forward(config, w, torch.tensor(ids))
@@ -46,8 +54,7 @@ def record(config, names, seed):
     if len(set(greedy)) < 12:  # a loop of few tokens proves less
         return None
     served = config.get("served_context", 0)
-    views = config.get("views", [])
-    config = {k: v for k, v in config.items() if k not in ("served_context", "views", "new_names")}
+    config = {k: v for k, v in config.items() if k not in ("served_context", "views", "images", "new_names")}
     golden = {
         "seed": seed, "config": config, "served_context": served, "tensors": names, "prompt": prompt,
         "logits": encode(forward_all(forward, config, served, w, prompt)), "greedy": greedy, "logprobs": logprobs,
@@ -55,7 +62,9 @@ def record(config, names, seed):
     if views:
         golden["views"] = [
             {"w": width, "h": height, "mask": mask, "rows": encode(rows.contiguous())}
-            for width, height, mask, rows in vision.record(config, w, seed, views)]
+            for width, height, mask, rows in views]
+    if images:
+        golden["images"] = [start for start, _ in images]
     return golden
 
 

@@ -100,9 +100,11 @@ def rotate(x, freqs, attention=1.0):
 # Attention.
 
 
-def attention(q, k, v, scale, window=None, limit=None):
+def attention(q, k, v, scale, window=None, limit=None, groups=()):
     """q is [position, head, head dim]; k and v have fewer heads, each shared by a
-    run of query heads. A window counts the position itself."""
+    run of query heads. A window counts the position itself. Positions of one of the
+    groups [start, end) see each other in addition, later ones and those that the window
+    would hide."""
     n, heads, dim = q.shape
     group = heads // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -111,6 +113,8 @@ def attention(q, k, v, scale, window=None, limit=None):
     visible = past <= at
     if window is not None:
         visible &= past > at - window
+    for start, end in groups:
+        visible[start:end, start:end] = True
     scores = scores.masked_fill(~visible, float("-inf"))
     return torch.einsum("hqk,khd->qhd", torch.softmax(scores, -1), v).reshape(n, heads * dim)
 

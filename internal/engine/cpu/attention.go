@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+import (
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+)
 
 // segment is the number of positions that attention computes together. Each segment has
 // its own maximum, weights and weighted sum, and segments are merged from first to last.
@@ -15,6 +18,9 @@ type tile struct {
 	first  int // index of the first token in the pass
 	count  int
 	start  int // position of the first token
+	// mutual is the run of positions that all tokens of the tile are in and that attend to
+	// each other both ways; empty if each sees earlier ones only.
+	mutual engine.Span
 }
 
 // tileRows is the intended number of queries of a tile, counted over the query heads that
@@ -54,7 +60,6 @@ type attention struct {
 	headDim   int
 	blockSize int
 	window    int     // positions that a query sees, its own included; 0: all
-	both      int     // all queries see this many positions, later ones included; 0: earlier ones only
 	limit     float32 // of scores, see bend; 0 for none
 }
 
@@ -84,7 +89,7 @@ func (a *attention) run(l *lane, t tile, item attnItem) {
 	rows := t.count * a.group
 	l.reserveQueries(rows, a.headDim)
 	for s := item.from; s < item.to; s++ {
-		from, to := s*segment, min((s+1)*segment, a.end(t.start+t.count-1))
+		from, to := s*segment, min((s+1)*segment, t.end(t.last()))
 		part := a.plan.part(item, s, l.part)
 		a.score(l, t, item.head, from, to)
 		for r := range rows {
@@ -116,7 +121,7 @@ func (a *attention) row(vectors [][]float32, t tile, kvHead, r int) []float32 {
 func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	rows := t.count * a.group
 	cache, head := a.ranks.of(kvHead)
-	for p := max(from, a.oldest(t.start)); p < to; {
+	for p := max(from, a.oldest(t, t.start)); p < to; {
 		token := p % a.blockSize
 		side := token % kernel.KVGroup
 		n := min(kernel.KVGroup-side, a.blockSize-token, to-p)
@@ -178,25 +183,33 @@ func scoreOne(keys, x, sx []float32) {
 	}
 }
 
-// oldest returns the first position that a query at pos attends to.
-func (a *attention) oldest(pos int) int {
-	if a.window == 0 {
+// oldest returns the first position that a query at pos of the tile attends to. A window
+// hides nothing of a mutual run.
+func (a *attention) oldest(t tile, pos int) int {
+	switch first := pos + 1 - a.window; {
+	case a.window == 0 || first < 0:
 		return 0
+	case t.mutual.End > 0:
+		return min(first, t.mutual.Start)
+	default:
+		return first
 	}
-	return max(0, pos+1-a.window)
 }
 
-// end returns the position behind the last one that a query at pos attends to.
-func (a *attention) end(pos int) int {
-	if a.both > 0 {
-		return a.both
+// end returns the position behind the last one that a query at pos of the tile attends to.
+func (t tile) end(pos int) int {
+	if t.mutual.End > 0 {
+		return t.mutual.End
 	}
 	return pos + 1
 }
 
+// last returns the position of the last token.
+func (t tile) last() int { return t.start + t.count - 1 }
+
 // firstRow returns the first row of a tile that attends to position p.
 func (a *attention) firstRow(t tile, p int) int {
-	if a.both > 0 {
+	if p < t.mutual.End {
 		return 0
 	}
 	return max(0, p-t.start) * a.group
@@ -206,7 +219,7 @@ func (a *attention) firstRow(t tile, p int) int {
 // attends to. If there are none, to is not above first.
 func (a *attention) seen(t tile, r, from int) (first, to int) {
 	pos := a.position(t, r)
-	return max(0, a.oldest(pos)-from), min(segment, a.end(pos)-from)
+	return max(0, a.oldest(t, pos)-from), min(segment, t.end(pos)-from)
 }
 
 // weigh turns the scores of row r into weights relative to the segment's maximum,
@@ -240,7 +253,7 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int, part partial) 
 	d := padded(a.headDim)
 	var w [4]float32
 	cache, head := a.ranks.of(kvHead)
-	for p := max(from, a.oldest(t.start)); p < to; {
+	for p := max(from, a.oldest(t, t.start)); p < to; {
 		n := min(a.blockSize-p%a.blockSize, to-p)
 		values := cache.values(l.keys, t.blocks[p/a.blockSize], a.layer, head, p%a.blockSize, n)
 		for r := a.firstRow(t, p); r < t.count*a.group; r++ {
@@ -270,7 +283,7 @@ func (a *attention) merge(t tile, first, rows, s int, part, total partial) {
 			continue
 		}
 		sums, add := total.sums[i*d:(i+1)*d], part.sums[i*d:(i+1)*d]
-		if from <= a.oldest(a.position(t, first+i)) { // the row's first segment
+		if from <= a.oldest(t, a.position(t, first+i)) { // the row's first segment
 			copy(sums, add)
 			total.softmax[i] = part.softmax[i]
 			continue

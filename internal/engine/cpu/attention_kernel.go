@@ -71,11 +71,11 @@ type queries struct {
 
 func (q *queries) run(item attnItem) {
 	q.pack()
-	end := q.end(q.position(q.tile, q.from+q.count-1))
+	end := q.tile.end(q.position(q.tile, q.from+q.count-1))
 	for s := item.from; s < item.to; s++ {
 		// The first query attends to the oldest position.
 		from, to := s*segment, min((s+1)*segment, end)
-		begin := max(from, q.oldest(q.position(q.tile, q.from)))
+		begin := max(from, q.oldest(q.tile, q.position(q.tile, q.from)))
 		if begin >= to {
 			continue
 		}

@@ -59,7 +59,7 @@ func (s *step) layAttention() {
 	a, p, heads := &s.attn, &s.b.pass.plan, s.b.weights.config.KVHeads
 	p.reset(a.window)
 	segments := func(t tile) (from, to int) {
-		return a.oldest(t.start) / segment, (t.start+t.count-1)/segment + 1
+		return a.oldest(t, t.start) / segment, (t.end(t.last())-1)/segment + 1
 	}
 	work := 0
 	for _, t := range s.b.pass.tiles {

@@ -86,6 +86,11 @@ func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 		},
 		head: rng.IntN(shape.KVHeads),
 	}
+	a.tile = tile{count: count, start: end - count}
+	if rng.IntN(3) == 0 {
+		a.tile.mutual = engine.Span{Start: rng.IntN(a.tile.start + 1), End: end + rng.IntN(pick(1, 5, 300))}
+		end = a.tile.mutual.End
+	}
 	blocks := (end + shape.BlockSize - 1) / shape.BlockSize
 	for n, rank := 1+rng.IntN(shape.KVHeads), 0; rank < n; rank++ { // of one or two heads
 		part := shape.Rank(n)
@@ -95,7 +100,6 @@ func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 		}
 		a.ranks = append(a.ranks, newCache(part, blocks+2, data))
 	}
-	a.tile = tile{count: count, start: end - count}
 	for _, b := range rng.Perm(blocks + 2)[:blocks] {
 		a.tile.blocks = append(a.tile.blocks, int32(b))
 	}
@@ -123,8 +127,8 @@ func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 
 // compute runs n tokens from the first-th on, in so many items.
 func (a attentionCase) compute(rng *rand.Rand, first, n, items int) {
-	t := tile{blocks: a.tile.blocks, first: first, count: n, start: a.tile.start + first}
-	whole := attnItem{head: a.head, from: a.oldest(t.start) / segment, to: (t.start+n-1)/segment + 1, split: -1}
+	t := tile{blocks: a.tile.blocks, first: first, count: n, start: a.tile.start + first, mutual: a.tile.mutual}
+	whole := attnItem{head: a.head, from: a.oldest(t, t.start) / segment, to: (t.end(t.last())-1)/segment + 1, split: -1}
 	a.plan.reset(0)
 	a.plan.items = append(a.plan.items, whole)
 	if items = min(items, whole.to-whole.from); items > 1 && n*a.group <= panelQueries {
@@ -143,9 +147,15 @@ func (a attentionCase) compute(rng *rand.Rand, first, n, items int) {
 func (a attentionCase) reference(token, head int, roundWeights bool) (mean []float64, size float64) {
 	pos := a.tile.start + token
 	query := a.query[token][head*a.headDim:][:a.headDim]
-	scores, tops := make([]float64, pos+1), map[int]float64{}
-	first := a.oldest(pos)
-	for p := first; p <= pos; p++ {
+	scores, tops := make([]float64, len(a.keys)), map[int]float64{}
+	seen := func(p int) bool {
+		run := a.tile.mutual
+		return p <= pos && (a.window == 0 || pos-p < a.window) || run.Start <= p && p < run.End
+	}
+	for p := range scores {
+		if !seen(p) {
+			continue
+		}
 		for d, v := range query {
 			x := float64(v)
 			if a.pairs {
@@ -166,7 +176,10 @@ func (a attentionCase) reference(token, head int, roundWeights bool) (mean []flo
 	}
 	mean = make([]float64, a.headDim)
 	norm := 0.0
-	for p := first; p <= pos; p++ {
+	for p := range scores {
+		if !seen(p) {
+			continue
+		}
 		w := math.Exp(scores[p] - tops[p/segment])
 		if roundWeights {
 			w = toBF16Exactly(w)
@@ -196,9 +209,9 @@ func TestAttention(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(uint64(v.level), uint64(len(v.kv))))
 			var d distance
-			for range 60 {
+			for range 90 {
 				a := newAttentionCase(rng, v)
-				what := fmt.Sprintf("%d ranks of %+v, group %d, window %d, limit %v, %d tokens at %d", len(a.ranks), a.ranks[0].shape, a.group, a.window, a.limit, a.tile.count, a.tile.start)
+				what := fmt.Sprintf("%d ranks of %+v, group %d, window %d, limit %v, %d tokens at %d, mutual %v", len(a.ranks), a.ranks[0].shape, a.group, a.window, a.limit, a.tile.count, a.tile.start, a.tile.mutual)
 				a.compute(rng, 0, a.tile.count, 1)
 				var together [][]float32
 				for token, out := range a.out {
@@ -344,7 +357,7 @@ func TestAttentionPlan(t *testing.T) {
 			}
 			for i, start := range tt.starts {
 				for h := range tt.kvHeads {
-					for at := s.attn.oldest(start) / segment; at <= start/segment; at++ {
+					for at := s.attn.oldest(tile{}, start) / segment; at <= start/segment; at++ {
 						if seen[place{i, h, at}] != 1 {
 							t.Fatalf("segment %d of head %d of %d is computed %d times", at, h, start, seen[place{i, h, at}])
 						}

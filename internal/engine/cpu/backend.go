@@ -74,6 +74,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 			MaxContext:     maxContext,
 			Embedding:      c.Hidden,
 			Grids:          c.RoPE.Sections != [3]int{},
+			Mutual:         c.Vision != nil && c.Vision.Mutual,
 			TensorParallel: tensorParallel,
 			KV: kvlayout.Shape{
 				Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim,

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/kvlayout"
 )
@@ -91,6 +92,12 @@ func TestPick(t *testing.T) {
 // attend computes attention of one head with two values for the query at pos, in so
 // many items. Keys and values are functions of the position.
 func attend(a attention, parts, pos int, query [2]float32, key, value func(p int) [2]float32) []float32 {
+	return attendWithin(a, engine.Span{}, parts, pos, query, key, value)
+}
+
+// attendWithin is attend of a query that is in a mutual run, which need not reach its own
+// position.
+func attendWithin(a attention, mutual engine.Span, parts, pos int, query [2]float32, key, value func(p int) [2]float32) []float32 {
 	shape := kvlayout.Shape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: 8, DType: "f32"}
 	n := pos/8 + 1
 	c := newCache(shape, n, make([]byte, n*int(shape.BlockBytes())))
@@ -102,8 +109,8 @@ func attend(a attention, parts, pos int, query [2]float32, key, value func(p int
 	}
 	a.ranks, a.group, a.headDim, a.blockSize, a.plan = ranks{c}, 1, 2, 8, new(attnPlan)
 	a.query, a.out = [][]float32{query[:]}, [][]float32{make([]float32, 2)}
-	t := tile{blocks: table(0, n), count: 1, start: pos}
-	whole := attnItem{from: a.oldest(pos) / segment, to: (a.end(pos)-1)/segment + 1, split: -1}
+	t := tile{blocks: table(0, n), count: 1, start: pos, mutual: mutual}
+	whole := attnItem{from: a.oldest(t, pos) / segment, to: (t.end(pos)-1)/segment + 1, split: -1}
 	if parts = min(parts, whole.to-whole.from); parts == 1 {
 		a.run(l, t, whole)
 		return a.out[0]

@@ -28,6 +28,7 @@ type golden struct {
 	Greedy        []uint32       // what follows the prompt
 	Logprobs      []float64      // of these
 	Views         []goldenView   // of a family that reads images
+	Images        []int          // where the rows of each view stand in the prompt; nil: nowhere
 }
 
 // goldenTensor is [name, shape, mean, width].
@@ -150,7 +151,11 @@ func TestFamilies(t *testing.T) {
 		seen[m.Config().Family] = true
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			t.Parallel()
-			testGolden(t, g, m)
+			p := illustrated{tokens: g.Prompt, rows: make([][]float32, len(g.Prompt))}
+			if g.Images != nil {
+				p = g.illustrated(t, newEncoder(t, newTestDevice(t, 2), m))
+			}
+			testGolden(t, g, m, p)
 		})
 	}
 	for _, family := range model.Families() {
@@ -160,7 +165,23 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-func testGolden(t *testing.T, g golden, m *model.Model) {
+// illustrated is the prompt with the rows that an encoder makes of the views.
+func (g golden) illustrated(t *testing.T, e *Encoder) illustrated {
+	p := illustrated{tokens: g.Prompt, rows: make([][]float32, len(g.Prompt))}
+	for i, start := range g.Images {
+		rows, err := e.Encode(t.Context(), []engine.View{g.view(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(p.rows[start:], rows)
+		if e.tower.Mutual {
+			p.runs = append(p.runs, engine.Span{Start: start, End: start + len(rows)})
+		}
+	}
+	return p
+}
+
+func testGolden(t *testing.T, g golden, m *model.Model, p illustrated) {
 	r := newRig(t, m, 2, 16, Options{BlockSize: 8, MaxContext: g.ServedContext})
 	vocab := r.Info().VocabSize
 	want := floats(g.Logits)
@@ -170,7 +191,12 @@ func testGolden(t *testing.T, g golden, m *model.Model) {
 	// Logits of every position, each made in one prefill step.
 	top, worst, logits := 0.0, 0.0, r.newLogits()
 	for n := range g.Prompt {
-		r.step(t, engine.BatchSeq{Tokens: g.Prompt[:n+1], Blocks: table(0, 16), Logits: logits})
+		if _, cut := p.cut(n + 1); cut {
+			continue
+		}
+		e := p.entry(0, n+1)
+		e.Blocks, e.Logits = table(0, 16), logits
+		r.step(t, e)
 		for v, l := range logits {
 			w := float64(want[n*vocab+v])
 			top, worst = max(top, math.Abs(w)), max(worst, math.Abs(float64(l)-w))

@@ -61,7 +61,10 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bo
 	p.plan.reset(0)
 	for c.seq < len(batch) && len(p.tokens) < passTokens {
 		s := &batch[c.seq]
-		n := min(len(s.Tokens)-c.offset, passTokens-len(p.tokens))
+		n := p.room(s, c.offset)
+		if n == 0 {
+			break
+		}
 		p.addTiles(s, c.offset, n, group)
 		for _, id := range s.Tokens[c.offset : c.offset+n] {
 			position := s.Start + c.offset
@@ -83,13 +86,41 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bo
 	return len(p.tokens) > 0
 }
 
+// room returns how many of the tokens from offset on the pass takes. It does not cut a
+// mutual run, whose rows need each other's KV in every layer: that comes in the next pass,
+// or as a longer pass of its own.
+func (p *pass) room(s *engine.BatchSeq, offset int) int {
+	n := min(len(s.Tokens)-offset, passTokens-len(p.tokens))
+	at := s.Start + offset
+	for _, m := range s.Mutual {
+		switch {
+		case m.Start >= at+n || at+n >= m.End:
+		case m.Start > at || len(p.tokens) > 0:
+			return max(m.Start-at, 0)
+		default:
+			return m.End - at
+		}
+	}
+	return n
+}
+
 // addTiles cuts n tokens of a sequence into tiles for attention.
 func (p *pass) addTiles(s *engine.BatchSeq, offset, n, group int) {
+	runs := s.Mutual
 	for done := 0; done < n; {
 		start := s.Start + offset + done
-		count := min(tileTokens(p.level, p.pairs, group, start), n-done)
-		p.tiles = append(p.tiles, tile{blocks: s.Blocks, first: len(p.tokens) + done, count: count, start: start})
-		done += count
+		t := tile{blocks: s.Blocks, first: len(p.tokens) + done, count: n - done, start: start}
+		for len(runs) > 0 && runs[0].End <= start {
+			runs = runs[1:]
+		}
+		if len(runs) > 0 && runs[0].Start <= start {
+			t.mutual, t.count = runs[0], min(t.count, runs[0].End-start)
+		} else if len(runs) > 0 {
+			t.count = min(t.count, runs[0].Start-start)
+		}
+		t.count = min(t.count, tileTokens(p.level, p.pairs, group, t.end(start)-1))
+		p.tiles = append(p.tiles, t)
+		done += t.count
 	}
 }
 

@@ -143,8 +143,8 @@ func TestAttendBothWaysByHand(t *testing.T) {
 	place := func(p int) [2]float32 { return [2]float32{float32(p), 1} }
 	for _, tt := range []struct{ both, pos int }{{1, 10}, {11, 10}, {8, 600}, {256, 600}, {257, 600}, {500, 600}} {
 		for _, level := range kernel.Levels() {
-			a := attention{level: level, both: tt.both}
-			got := attend(a, 1, tt.pos, [2]float32{1, 1}, zero, place)
+			a := attention{level: level}
+			got := attendWithin(a, engine.Span{End: tt.both}, 1, tt.pos, [2]float32{1, 1}, zero, place)
 			if want := float64(tt.both-1) / 2; math.Abs(float64(got[0])-want) > 1e-4*max(want, 1) || math.Abs(float64(got[1])-1) > 1e-6 {
 				t.Errorf("%s: %d positions: mean %v, want %v", level, tt.both, got[0], want)
 			}

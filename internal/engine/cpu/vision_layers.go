@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
@@ -257,12 +258,12 @@ func (e *Encoder) planAttention() int {
 	pairs := e.cache.kind == kernel.KVBF16
 	e.attn = attention{
 		level: e.device.level, pairs: pairs, ranks: append(e.attn.ranks[:0], e.cache), group: 1, headDim: e.cache.shape.HeadDim,
-		blockSize: e.cache.shape.BlockSize, query: e.q[e.from:e.to], out: e.attended.rows, both: e.seen,
+		blockSize: e.cache.shape.BlockSize, query: e.q[e.from:e.to], out: e.attended.rows,
 	}
 	n := tileTokens(e.device.level, pairs, 1, e.seen-1)
 	e.tiles = e.tiles[:0]
 	for r := 0; r < e.to-e.from; r += n {
-		e.tiles = append(e.tiles, tile{blocks: oneBlock, first: r, count: min(n, e.to-e.from-r)})
+		e.tiles = append(e.tiles, tile{blocks: oneBlock, first: r, count: min(n, e.to-e.from-r), mutual: engine.Span{End: e.seen}})
 	}
 	return len(e.tiles) * e.tower.Heads
 }

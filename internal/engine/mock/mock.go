@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
@@ -45,6 +46,9 @@ type Options struct {
 	// Next, when set, chooses what comes most likely after a sequence of tokens, as a
 	// model does that repeats itself.
 	Next func(tokens []uint32) uint32
+	// Mutual says that positions of an image attend to each other, and refuses steps that
+	// compute some of them without the later ones.
+	Mutual bool
 	// Fail, when set, is asked before each step whether it fails.
 	Fail func() error
 }
@@ -84,7 +88,7 @@ func New(o Options) *Backend {
 func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
-		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, Embedding: EmbeddingSize, Grids: b.opts.Grids, TensorParallel: b.opts.TensorParallel,
+		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, Embedding: EmbeddingSize, Grids: b.opts.Grids, Mutual: b.opts.Mutual, TensorParallel: b.opts.TensorParallel,
 		KV: kvlayout.Shape{Layers: 1, KVHeads: b.opts.KVHeads, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
@@ -112,6 +116,11 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 			return err
 		}
 	}
+	if b.opts.Mutual {
+		if err := b.checkMutual(batch); err != nil {
+			return err
+		}
+	}
 	begin := time.Now()
 	waited, err := b.wait(ctx, batch)
 	if err != nil {
@@ -132,6 +141,23 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 			fill(s.Logits, b.fold(s.Blocks, s.Start+len(s.Tokens)))
 			if b.opts.Next != nil {
 				s.Logits[b.opts.Next(b.tokens(s.Blocks, s.Start+len(s.Tokens)))] += preferred
+			}
+		}
+	}
+	return nil
+}
+
+// checkMutual returns an error unless every embedding comes with the whole of its image.
+func (b *Backend) checkMutual(batch []engine.BatchSeq) error {
+	blocks := len(b.mem[0].Bytes()) / int(b.rank.BlockBytes())
+	if err := engine.CheckBatch(batch, b.Info(), blocks); err != nil {
+		return err
+	}
+	for _, s := range batch {
+		for i, row := range s.Rows {
+			within := func(m engine.Span) bool { return m.Start <= s.Start+i && s.Start+i < m.End }
+			if row != nil && !slices.ContainsFunc(s.Mutual, within) {
+				return fmt.Errorf("%w: position %d belongs to no image", engine.ErrBatch, s.Start+i)
 			}
 		}
 	}
