@@ -23,12 +23,8 @@ import (
 // images returns what prepares the images of a model, or why it takes none: nil and no error
 // for a model of text.
 func images(m *model.Model) (*prepare.Processor, error) {
-	v := m.Config().Vision
-	if v == nil {
+	if m.Config().Vision == nil {
 		return nil, nil
-	}
-	if v.Projector.Kind == model.ProjectPool {
-		return nil, errors.New("images of Gemma 3 attend to each other both ways, which engines do not compute")
 	}
 	files := prepare.Files{}
 	for _, f := range m.Files() {

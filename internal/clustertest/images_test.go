@@ -2,6 +2,7 @@ package clustertest_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,29 +29,50 @@ import (
 	"github.com/dynctl/dynctl/internal/patience"
 )
 
-// seer generates a small LLaVA with everything that its images need.
+// seer generates a small LLaVA with everything that its images need; each has 25 rows.
 func seer(t *testing.T) (dir string) {
 	t.Helper()
-	return seerOf(t, "llava", "image_token_index", map[string]any{
-		"image_processor_type": "CLIPImageProcessor", "size": map[string]any{"shortest_edge": 70}, "crop_size": map[string]any{"height": 70, "width": 70},
+	return seerOf(t, "llava", "<image>", "<image>", map[string]any{
+		"image_processor_type": "CLIPImageProcessor", "processor_class": "LlavaProcessor",
+		"size": map[string]any{"shortest_edge": 70}, "crop_size": map[string]any{"height": 70, "width": 70},
 	}, map[string]any{"processor_class": "LlavaProcessor", "patch_size": 14, "vision_feature_select_strategy": "default"})
 }
 
 // tiler generates a small SmolVLM, which cuts images of the size of drawings into four tiles.
 func tiler(t *testing.T) (dir string) {
 	t.Helper()
-	return seerOf(t, "smolvlm", "image_token_id", map[string]any{
+	return seerOf(t, "smolvlm", "<image>", "<image>", map[string]any{
 		"image_processor_type": "SmolVLMImageProcessor", "size": map[string]any{"longest_edge": 48}, "max_image_size": map[string]any{"longest_edge": 24},
 	}, map[string]any{"processor_class": "SmolVLMProcessor", "image_seq_len": 4})
 }
 
-// seerOf generates a model of a family, with the settings of its processors.
-func seerOf(t *testing.T, family, tokenField string, preprocessor, processor map[string]any) (dir string) {
+// gemma generates a small Gemma 3, whose images attend to each other both ways; each has 36
+// rows.
+func gemma(t *testing.T) (dir string) {
+	t.Helper()
+	return seerOf(t, "gemma3_text", "<start_of_image>", "<image_soft_token>", map[string]any{
+		"image_processor_type": "Gemma3ImageProcessor", "processor_class": "Gemma3Processor", "size": map[string]any{"height": 48, "width": 48},
+	}, map[string]any{"processor_class": "Gemma3Processor", "image_seq_length": 36})
+}
+
+// seerOf generates a small model of a family that reads images: place is what its chat
+// template writes for an image, and row the token that stands for a row of one.
+func seerOf(t *testing.T, family, place, row string, preprocessor, processor map[string]any) (dir string) {
 	t.Helper()
 	const token = 2090 // behind those of the tokenizer
 	spec := modeltest.Vision()[family]
 	spec.Vocab, spec.ContextLen = 2100, 2048
-	spec.Images[tokenField] = token
+	field := "image_token_index"
+	if family == "smolvlm" {
+		field = "image_token_id"
+	}
+	spec.Images[field] = token
+	if family == "gemma3_text" {
+		spec.Images["mm_tokens_per_image"] = 36
+		spec.Images["vision_config"].(map[string]any)["image_size"] = 48
+		spec.Extra = map[string]any{"sliding_window": 20, "sliding_window_pattern": 2}
+		spec.Seed = 20 // others repeat one word for every image
+	}
 	dir = modeltest.Generate(t, spec)
 	change := func(name string, change func(m map[string]any)) {
 		m := map[string]any{}
@@ -69,13 +92,15 @@ func seerOf(t *testing.T, family, tokenField string, preprocessor, processor map
 		}
 	}
 	change("tokenizer.json", func(m map[string]any) {
-		m["added_tokens"] = append(m["added_tokens"].([]any), map[string]any{
-			"id": token, "content": "<image>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
-		})
+		for i, text := range slices.Compact([]string{row, place}) {
+			m["added_tokens"] = append(m["added_tokens"].([]any), map[string]any{
+				"id": token + i, "content": text, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+			})
+		}
 	})
 	change("tokenizer_config.json", func(m map[string]any) {
 		m["chat_template"] = `{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}` +
-			`{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %} Answer: `
+			`{% if p.type == 'image' %}` + place + `{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %} Answer: `
 	})
 	change("preprocessor_config.json", func(m map[string]any) { maps.Copy(m, preprocessor) })
 	change("processor_config.json", func(m map[string]any) { maps.Copy(m, processor) })
@@ -167,24 +192,35 @@ func TestImagesOverHTTP(t *testing.T) {
 	if patience.RaceDetector {
 		t.Skip("other arithmetic in the same goroutines")
 	}
-	dir := seer(t)
 	one, two, three := drawing(1), drawing(2), drawing(3)
-	var want []seen
+	llava, gemma := seer(t), gemma(t)
+	first := map[string][]seen{}
 	for _, tc := range []struct {
 		name                    string
 		encode, prefill, decode int
 		transport, strategy     string
 		nodes                   []clustertest.Node
+		dir                     string // llava's if empty
+		budget                  int    // of tokens in a step
 	}{
 		{name: "alone", decode: 1},
 		{name: "E+PD", encode: 1, decode: 1},
 		{name: "E+P+D", encode: 1, prefill: 1, decode: 1, transport: "tcp"},
 		{name: "2E+P+2D, prefill first", encode: 2, prefill: 1, decode: 2, strategy: "prefill-first"},
 		{name: "E+P+D in two processes", encode: 1, prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"encode", "prefill"}, Process: true}}},
+		{name: "Gemma 3 alone", decode: 1, dir: gemma},
+		{name: "Gemma 3 alone, small steps", decode: 1, dir: gemma, budget: 36},
+		{name: "Gemma 3, E+P+2D", encode: 1, prefill: 1, decode: 2, dir: gemma, budget: 50},
+		{name: "Gemma 3, E+2P+D, prefill first", encode: 1, prefill: 2, decode: 1, strategy: "prefill-first", dir: gemma, budget: 40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			dir, rows, last := cmp.Or(tc.dir, llava), 25, 3
+			if dir == gemma {
+				rows, last = 36, 2 // the prefix cache has the first image of the last question to its end
+			}
 			c := clustertest.Start(t, clustertest.Options{
-				Model: dir, Encode: tc.encode, Prefill: tc.prefill, Decode: tc.decode, Nodes: tc.nodes, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 256},
+				Model: dir, Encode: tc.encode, Prefill: tc.prefill, Decode: tc.decode, Nodes: tc.nodes,
+				Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 256, MaxBatchTokens: tc.budget},
 				Config: func(cfg *config.Dynamod) {
 					if tc.transport != "" {
 						cfg.NIXL.Transports = []string{tc.transport}
@@ -211,10 +247,10 @@ func TestImagesOverHTTP(t *testing.T) {
 				got = append(got, look(t, c, urls...))
 			}
 			for i, s := range got {
-				if s.parts != []int{1, 1, 2, 2, 3}[i] || i < 2 && len(s.encoded) != 1 {
+				if s.parts != []int{1, 1, 2, 2, last}[i] || i < 2 && len(s.encoded) != 1 {
 					t.Errorf("%d: %d images were needed, encoded by %q", i, s.parts, s.encoded)
 				}
-				if s.status != http.StatusOK || s.text == "" || s.images != 25*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
+				if s.status != http.StatusOK || s.text == "" || s.images != rows*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
 					t.Fatalf("%d: %+v", i, s)
 				}
 				for j := range i {
@@ -223,9 +259,10 @@ func TestImagesOverHTTP(t *testing.T) {
 					}
 				}
 			}
-			if want == nil {
-				want = got
+			if first[dir] == nil {
+				first[dir] = got
 			}
+			want := first[dir]
 			for i := range got {
 				if got[i].text != want[i].text || got[i].prompt != want[i].prompt {
 					t.Errorf("%d: %+v, want %+v", i, got[i], want[i])

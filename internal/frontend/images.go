@@ -96,14 +96,13 @@ func planImage(proc *prepare.Processor, data []byte, most int64) (prepare.Plan, 
 	return proc.Plan(w, h)
 }
 
-// planEmbeddings says what becomes of a file of embeddings: as many placeholders as it has
-// rows, whatever else is around images of the model.
+// planEmbeddings says what becomes of a file of embeddings.
 func (p *pictures) planEmbeddings(data []byte) (prepare.Plan, error) {
 	rows, _, err := tensorfile.Rows(data)
 	if err != nil {
 		return prepare.Plan{}, err
 	}
-	return prepare.Plan{Tokens: rows, Text: strings.Repeat(p.proc.Placeholder(), rows)}, nil
+	return p.proc.PlanRows(rows), nil
 }
 
 const (

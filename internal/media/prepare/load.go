@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
 )
@@ -130,6 +131,17 @@ func (p *Processor) Low() *Processor {
 		return p.low
 	}
 	return p
+}
+
+// PlanRows says what stands for a picture whose n embeddings come ready-made: as many image
+// tokens, whatever else is around pictures of the family. Gemma 3 is told where each of its
+// pictures begins and ends.
+func (p *Processor) PlanRows(n int) Plan {
+	plan := Plan{Tokens: n, Text: strings.Repeat(p.placeholder, n)}
+	if g, ok := p.family.(*gemma); ok {
+		plan.Text = g.text(plan)
+	}
+	return plan
 }
 
 // DecodeOptions are those with which the processor wants pictures to be decoded.

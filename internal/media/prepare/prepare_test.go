@@ -154,6 +154,9 @@ func TestPrepareKeepsToThePlan(t *testing.T) {
 		if token == "" {
 			token = p.Placeholder()
 		}
+		if ready := p.PlanRows(7); ready.Tokens != 7 || strings.Count(ready.Text, token) != 7 || strings.Contains(ready.Text, "<end_of_image>") != (token != p.Placeholder()) {
+			t.Errorf("%s, embeddings that come ready-made: %+v", c.Name, ready)
+		}
 		for range 4 {
 			w, h := 1+rng.IntN(160), 1+rng.IntN(160)
 			plan, planErr := p.Plan(w, h)
