@@ -5,6 +5,7 @@
 //
 //   - bench measures engine, request path, transfers, planes, and whole fleets (dynlab scale);
 //   - route replays traces against the routing policies in virtual time;
+//   - drawings draws what the built-in vision model is trained with;
 //   - gpucheck runs, compares and measures the CUDA kernels on a GPU;
 //   - cuda has what CUDA code is tested and measured with: a fake driver (fake), an emulator
 //     of PTX, the kernels as Go functions (kerneltest), NVIDIA's compiler (nvrtc) and
@@ -71,7 +72,7 @@ none is touched.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), scaleCommand(stdout, stderr))
+	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), scaleCommand(stdout, stderr), drawingsCommand(stdout))
 	return cmd
 }
 
