@@ -92,7 +92,7 @@ class Tokenizer:
 
     def file(self):
         """tokenizer.json."""
-        added = [dict(id=self.special[s], content=s, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True) for s in SPECIALS]
+        added = [dict(id=self.special[s], content=s, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True) for s in self.special]
         level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=False, use_regex=False)
         split = dict(type="Split", pattern=dict(Regex=PATTERN), behavior="Isolated", invert=False)
         model = dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None, fuse_unk=False,

@@ -42,6 +42,21 @@ def safetensors(path, tensors):
         f.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def put(folder, file, text):
+    with open(os.path.join(folder, file), "w") as f:
+        f.write(text)
+
+
+def tokenizer_config(tok, context, template):
+    return json.dumps(dict(
+        tokenizer_class="PreTrainedTokenizerFast", eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=context,
+        chat_template=template), indent=1) + "\n"
+
+
+def generation_config(tok):
+    return json.dumps(dict(do_sample=False, eos_token_id=tok.special["<|im_end|>"], pad_token_id=tok.special["<|endoftext|>"]), indent=1) + "\n"
+
+
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("dir")
@@ -51,7 +66,6 @@ def main():
     tok, net = evaluate.load(args.dir)
     c = nets.CONFIG
     os.makedirs(args.out, exist_ok=True)
-    put = lambda file, text: open(os.path.join(args.out, file), "w").write(text)
     safetensors(os.path.join(args.out, "model.safetensors"), {name(n): p.data for n, p in net.w.items()})
     end, pad = tok.special["<|im_end|>"], tok.special["<|endoftext|>"]
     config = dict(
@@ -60,12 +74,10 @@ def main():
         rms_norm_eps=c["eps"], max_position_embeddings=c["context"], tie_word_embeddings=True, hidden_act="silu", attention_bias=False,
         torch_dtype="bfloat16", eos_token_id=end, pad_token_id=pad,
     )
-    put("config.json", json.dumps(config, indent=1) + "\n")
-    put("generation_config.json", json.dumps(dict(do_sample=False, eos_token_id=end, pad_token_id=pad), indent=1) + "\n")
-    put("tokenizer.json", tok.file())
-    put("tokenizer_config.json", json.dumps(dict(
-        tokenizer_class="PreTrainedTokenizerFast", eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=c["context"],
-        chat_template=open(args.template).read()), indent=1) + "\n")
+    put(args.out, "config.json", json.dumps(config, indent=1) + "\n")
+    put(args.out, "generation_config.json", generation_config(tok))
+    put(args.out, "tokenizer.json", tok.file())
+    put(args.out, "tokenizer_config.json", tokenizer_config(tok, c["context"], open(args.template).read()))
 
 
 if __name__ == "__main__":

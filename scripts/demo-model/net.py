@@ -65,10 +65,13 @@ class Net(torch.nn.Module):
         o = torch.cat(out, 3).reshape(b, c["heads"], n, -1).transpose(1, 2).reshape(b, n, -1)
         return F.linear(o, self.w["%d_o" % l])
 
-    def forward(self, ids, kv=None, where=None, positions=None):
+    def forward(self, ids, kv=None, where=None, positions=None, rows=None):
         """Logits of all positions, or of those where the mask is set. kv, a dict, keeps keys and values between calls.
-        positions, of the shape of ids, are 0, 1, 2 ... unless they are given."""
+        positions, of the shape of ids, are 0, 1, 2 ... unless they are given. rows is a pair of a mask of positions
+        and the embeddings that stand there in place of the tokens'."""
         x = F.embedding(ids, self.w["embed"])
+        if rows is not None:
+            x = x.masked_scatter(rows[0][..., None], rows[1].to(x.dtype))
         if positions is None:
             first = kv[0][0].shape[2] if kv else 0
             positions = torch.arange(first, first + ids.shape[1])[None]
