@@ -115,9 +115,9 @@ func (s *Plan) describe(r *rand.Rand, p drawn.Picture, facts []drawn.Fact) recor
 			float64(o.Box.Min.X) / w, float64(o.Box.Min.Y) / h, float64(o.Box.Max.X) / w, float64(o.Box.Max.Y) / h})
 	}
 	for _, a := range p.Asks {
-		ways := a.Ways[a.Held():]
+		ways := a.Ways
 		if s.Held {
-			ways = a.Ways[:a.Held()]
+			ways = a.Held
 		}
 		rec.Asks = append(rec.Asks, [4]string{a.Topic, ways[r.IntN(len(ways))], a.Answer, a.Key})
 	}

@@ -28,7 +28,7 @@ func TestDraw(t *testing.T) {
 			}
 			for _, a := range p.Asks {
 				topics[a.Topic] = true
-				if !a.Right(a.Answer) || a.Right("I do not know.") || len(a.Ways) < 4 || strings.Contains(strings.Join(a.Ways, ""), "%") || a.Text() == a.Ways[0] {
+				if !a.Right(a.Answer) || a.Right("I do not know.") || len(a.Ways) < 10 || len(a.Held) < 4 || strings.ContainsAny(strings.Join(append(a.Held, a.Ways...), ""), "%{|}#") {
 					t.Errorf("%s %d: %+v", kind, seed, a)
 				}
 			}
@@ -42,6 +42,23 @@ func TestDraw(t *testing.T) {
 	}
 	if len(topics) != 3+1+3*len(shapeNames)+2+3+2 {
 		t.Errorf("topics %v", topics)
+	}
+}
+
+// No question is both trained with and held out, and the usual one is trained with.
+func TestWays(t *testing.T) {
+	for topic, a := range texts() {
+		for _, way := range a.Held {
+			if slices.Contains(a.Ways, way) {
+				t.Errorf("%s: %q is not held out", topic, way)
+			}
+		}
+		if list, ok := patterns[topic]; ok && a.Text() != list[0] {
+			t.Errorf("%s: the usual way is %q", topic, a.Text())
+		}
+	}
+	if got := variants("a{b|c}d{|e}"); !slices.Equal(got, []string{"abd", "acd", "abde", "acde"}) {
+		t.Errorf("%q", got)
 	}
 }
 
