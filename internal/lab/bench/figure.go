@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/bench/stats"
 )
 
 // Figure is one measured quantity: the median of its repetitions and their range.
@@ -23,7 +25,7 @@ func Summarize(values []float64) Figure {
 		return Figure{}
 	}
 	slices.Sort(v)
-	return Figure{Median: quantile(v, 0.5), Low: v[0], High: v[len(v)-1], Repetitions: len(v)}
+	return Figure{Median: stats.Quantile(v, 0.5), Low: v[0], High: v[len(v)-1], Repetitions: len(v)}
 }
 
 // String returns the median with the range, such as "12.3 (11.9–13.0)".
@@ -37,19 +39,6 @@ func (f Figure) String() string {
 	return number(f.Median) + " (" + number(f.Low) + "–" + number(f.High) + ")"
 }
 
-// quantile interpolates between the two nearest of the sorted values; 0 without values.
-func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	at := q * float64(len(sorted)-1)
-	i := int(at)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
-}
-
 // tail adds the median and the 95th and 99th percentile of durations to a sample, in the
 // given unit, as name_p50 and so on.
 func (s Sample) tail(name string, d []time.Duration, unit time.Duration) {
@@ -61,7 +50,7 @@ func (s Sample) tail(name string, d []time.Duration, unit time.Duration) {
 		return
 	}
 	slices.Sort(v)
-	s[name+"_p50"], s[name+"_p95"], s[name+"_p99"] = quantile(v, 0.5), quantile(v, 0.95), quantile(v, 0.99)
+	s[name+"_p50"], s[name+"_p95"], s[name+"_p99"] = stats.Quantile(v, 0.5), stats.Quantile(v, 0.95), stats.Quantile(v, 0.99)
 }
 
 // number formats a value with three digits, or with all digits before the point, in

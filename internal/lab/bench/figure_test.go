@@ -40,29 +40,6 @@ func TestSummarizeKeepsItsInput(t *testing.T) {
 	}
 }
 
-func TestQuantile(t *testing.T) {
-	ten := []float64{0, 10, 20, 30, 40, 50, 60, 70, 80, 90}
-	for _, tc := range []struct {
-		name   string
-		sorted []float64
-		q      float64
-		want   float64
-	}{
-		{"none", nil, 0.5, 0},
-		{"one", []float64{4}, 0.99, 4},
-		{"lowest", ten, 0, 0},
-		{"highest", ten, 1, 90},
-		{"median", ten, 0.5, 45},
-		{"between", ten, 0.95, 85.5},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := quantile(tc.sorted, tc.q); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestTail(t *testing.T) {
 	s := Sample{}
 	s.tail("x", nil, time.Millisecond)
