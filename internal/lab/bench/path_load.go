@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/bench/workload"
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/model"
@@ -41,13 +42,9 @@ func newAsker(m *model.Model) (*asker, error) {
 	return &asker{proc: proc}, nil
 }
 
-// words is the text from which prompts are made; the built-in tokenizer knows all its
-// words.
-const words = "the worker writes a block and reads its prefix from the queue while another one waits for its lease to move on"
-
 // question makes a request of at least prompt tokens with a unique beginning.
 func (a *asker) question(ctx context.Context, prompt, output int) (question, error) {
-	list := strings.Fields(words)
+	list := strings.Fields(workload.Words) // the built-in tokenizer knows them all
 	text := fmt.Sprintf("%x", rand.Uint64())
 	have := 0 // tokens
 	for {

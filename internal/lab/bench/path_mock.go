@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/bench/workload"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
@@ -44,7 +45,7 @@ func (b *steps) Step(ctx context.Context, batch []engine.BatchSeq) error {
 // mockBackend returns a backend with the vocabulary of the built-in model.
 func (p *pathBench) mockBackend(o mock.Options, pace *atomic.Int64) engine.Backend {
 	o.VocabSize = p.model.TokenLimit()
-	return &steps{Backend: mock.New(o), tokens: p.ask.proc.EncodePrompt(words), pace: pace}
+	return &steps{Backend: mock.New(o), tokens: p.ask.proc.EncodePrompt(workload.Words), pace: pace}
 }
 
 // mockLoader returns a loader of mock engines with the card of the built-in model.
