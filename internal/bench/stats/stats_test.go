@@ -39,7 +39,7 @@ func TestRanks(t *testing.T) {
 // Intervals hold the true value in 95 of 100 draws, or a little more often.
 func TestIntervalsHoldTheTruth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	const draws, n = 2000, 80
+	const draws, n = 1000, 80
 	missed := map[string]int{}
 	for i := range draws {
 		s := NewSample(1000, uint64(i))

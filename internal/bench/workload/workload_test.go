@@ -25,7 +25,7 @@ func TestLengths(t *testing.T) {
 		if err != nil || l.String() != text || l.Mean() != want.mean {
 			t.Fatalf("%s: %v, mean %v, %v", text, l, l.Mean(), err)
 		}
-		const n = 40000
+		const n = 20000
 		r := rand.New(rand.NewPCG(3, 4))
 		sum, square := 0.0, 0.0
 		for range n {
