@@ -184,10 +184,11 @@ type timingInfo struct {
 // imageTiming says how the embeddings of a prompt's images came to the worker that computed it.
 type imageTiming struct {
 	Count     int      `json:"count"`
-	Cached    int      `json:"cached"`    // of these, how many nobody had to encode
-	EncodeMS  float64  `json:"encode_ms"` // until all were there, their way included
-	MoveMS    float64  `json:"move_ms"`   // of that, reading them over NIXL, added up
-	Bytes     int64    `json:"bytes"`     // that were read
+	Cached    int      `json:"cached"`     // of these, how many nobody had to encode
+	EncodeMS  float64  `json:"encode_ms"`  // until all were there, their way included
+	MoveMS    float64  `json:"move_ms"`    // of that, reading them over NIXL, added up
+	ExposedMS float64  `json:"exposed_ms"` // from when the last one was encoded until all were there
+	Bytes     int64    `json:"bytes"`      // that were read
 	EncodedBy []string `json:"encoded_by,omitempty"`
 	Why       string   `json:"why,omitempty"` // why that worker encoded itself
 }
@@ -197,7 +198,7 @@ func newImageTiming(e protocol.Encoded) *imageTiming {
 		return nil
 	}
 	return &imageTiming{
-		Count: e.Parts, Cached: e.Cached, EncodeMS: millis(time.Duration(e.NS)), MoveMS: millis(time.Duration(e.MoveNS)), Bytes: e.Bytes, EncodedBy: e.By, Why: e.Why,
+		Count: e.Parts, Cached: e.Cached, EncodeMS: millis(time.Duration(e.NS)), MoveMS: millis(time.Duration(e.MoveNS)), ExposedMS: millis(time.Duration(e.ExposedNS)), Bytes: e.Bytes, EncodedBy: e.By, Why: e.Why,
 	}
 }
 

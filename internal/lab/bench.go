@@ -54,7 +54,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 		Long: `bench measures this build on this machine and prints a report: speeds beside
 what the hardware or a plain socket does in the same run, so that the ratios hold
 on a busy machine too. It starts what it needs inside its own process, uses no
-running cluster, and takes about five minutes, with --quick less than one.
+running cluster, and takes about ten minutes, with --quick about one.
 Progress goes to standard error. Ctrl-c ends it without a report.
 
 ` + sectionHelp(names, about) + `

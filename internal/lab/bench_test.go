@@ -46,7 +46,7 @@ func TestBenchHelp(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"{all | engine | path | nixl | plane | disagg | cpu | router | accuracy}", "--text", "--models", "--formats", "--cases", "--threads", "--quick", "--write", "--model"} {
+	for _, want := range []string{"{all | engine | path | nixl | plane | disagg | images | cpu | router | accuracy}", "--text", "--models", "--formats", "--cases", "--threads", "--quick", "--write", "--model"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}

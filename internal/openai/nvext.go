@@ -47,7 +47,8 @@ type ImageTiming struct {
 	Count     int      `json:"count"`
 	Cached    int      `json:"cached"` // of these, how many nobody had to encode
 	EncodeMS  float64  `json:"encode_ms"`
-	MoveMS    float64  `json:"move_ms"`
+	MoveMS    float64  `json:"move_ms"`    // reading them from encode workers, added up
+	ExposedMS float64  `json:"exposed_ms"` // from when the last one was encoded until all were there
 	Bytes     int64    `json:"bytes"`
 	EncodedBy []string `json:"encoded_by,omitempty"`
 	Why       string   `json:"why,omitempty"` // why that worker encoded itself

@@ -128,7 +128,9 @@ type Encoded struct {
 	Cached int   `json:"cached,omitempty"` // of these, how many nobody had to compute
 	NS     int64 `json:"ns,omitempty"`     // until all were here
 	MoveNS int64 `json:"move_ns,omitempty"`
-	Bytes  int64 `json:"bytes,omitempty"` // that were moved here
+	// ExposedNS is what passed from when the last one was encoded until all were here.
+	ExposedNS int64 `json:"exposed_ns,omitempty"`
+	Bytes     int64 `json:"bytes,omitempty"` // that were moved here
 	// By names the workers that encoded.
 	By []string `json:"by,omitempty"`
 	// Why says why this worker encoded itself.

@@ -70,6 +70,7 @@ func sections() []section {
 		{"nixl", "transfers between agents, against memcpy and plain sockets", false, measureNIXL},
 		{"plane", "request plane, embedded etcd and NATS, against plain sockets and fsync", false, measurePlane},
 		{"disagg", "remote prefill against local prefill, and streams beside long prompts", false, measureDisagg},
+		{"images", "encoders of images, and requests with images beside streams of text", false, measureImages},
 		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
 		{"router", "what router and index cost a frontend under load; not in all", true, measureRouter},
 		{SectionScale, "what the control plane costs for fleets of several sizes; not in all", true, measureScale},

@@ -23,6 +23,8 @@ type question struct {
 	output int
 	// arrived, if set, is called for each event with text. Only frontends call it.
 	arrived func()
+	// timing, if set, gets the data of the event with the timing of the request's images.
+	timing func(data []byte) error
 }
 
 // asker makes requests.

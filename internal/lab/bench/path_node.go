@@ -31,6 +31,7 @@ type nodeSpec struct {
 	name            string
 	dir             string // state directory
 	prefill, decode int
+	encode          int
 	blocks          int    // KV blocks of each worker
 	blockSize       int    // tokens, 0 for the rig's
 	chunk           int    // tokens of a step, 0 for the default
@@ -215,7 +216,7 @@ func (n *node) reach(cfg config.EtcdClient) error {
 // declare writes the topology of the cluster.
 func (n *node) declare(ctx context.Context) error {
 	t := cluster.Topology{
-		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode,
+		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode, Encode: n.spec.encode,
 		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: cmp.Or(n.spec.blockSize, rigBlockSize), MaxBatchTokens: n.spec.chunk},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
 	}

@@ -39,7 +39,9 @@ var (
 	doneMark  = []byte("data: [DONE]")
 	textMark  = []byte(`"content":"`)
 	usageMark = []byte(`"usage":{`)
-	errorMark = []byte(`data: {"error"`)
+	// imagesMark is in an event with the timing of images.
+	imagesMark = []byte(`"images":{`)
+	errorMark  = []byte(`data: {"error"`)
 )
 
 // errStream is returned when a stream ends early.
@@ -88,6 +90,11 @@ func (t frontendTarget) answer(ctx context.Context, q question) (a answer, err e
 			a.events++
 			if q.arrived != nil {
 				q.arrived()
+			}
+		}
+		if q.timing != nil && bytes.Contains(line, imagesMark) {
+			if err := q.timing(line[len(eventMark):]); err != nil {
+				return a, fmt.Errorf("read timing: %w", err)
 			}
 		}
 		if bytes.Contains(line, usageMark) {

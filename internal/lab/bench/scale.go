@@ -15,6 +15,7 @@ type scale struct {
 	disagg disaggScale
 	onGPUs disaggScale // the same on GPUs
 	cpu    cpuScale
+	images imagesScale
 
 	accuracy accuracyScale
 	router   routerScale
@@ -110,7 +111,7 @@ func gpuDisaggModel() model.Synthetic {
 	return m
 }
 
-// fullScale returns the sizes for a run of about five minutes on two cores.
+// fullScale returns the sizes for a run of about ten minutes on two cores.
 func fullScale() scale {
 	return scale{
 		engine: engineScale{
@@ -134,6 +135,11 @@ func fullScale() scale {
 		onGPUs: disaggScale{
 			model: gpuDisaggModel(), prompts: []int{512, 2048, 8192}, streams: 32, output: 8192, prompt: 16384,
 			idle: 3 * time.Second, turns: turns{7, 60 * time.Second},
+		},
+		images: imagesScale{
+			towers: towerShapes(), window: 2 * time.Second, limitWindow: 200 * time.Millisecond, encoders: turns{5, 60 * time.Second},
+			model: seeingModel(smallTower()), images: []int{1, 4, 16}, encode: []int{0, 1, 2}, streams: 4, output: 4096, idle: 3 * time.Second,
+			requests: 16, turns: turns{5, 240 * time.Second},
 		},
 		cpu: cpuScale{
 			shapes: cpuShapes(), prefill: []int{128, 512, 2048}, context: 2048, steps: 512, window: time.Second,
@@ -172,6 +178,11 @@ func quickScale() scale {
 		onGPUs: disaggScale{
 			model: gpuDisaggModel(), prompts: []int{512, 2048}, streams: 32, output: 8192, prompt: 8192,
 			idle: time.Second, turns: turns{3, 15 * time.Second},
+		},
+		images: imagesScale{
+			towers: towerShapes()[:1], window: time.Second, limitWindow: 50 * time.Millisecond, encoders: turns{3, 10 * time.Second},
+			model: seeingModel(smallTower()), images: []int{1, 4}, encode: []int{0, 1}, streams: 4, output: 4096, idle: time.Second,
+			requests: 4, turns: turns{3, 20 * time.Second},
 		},
 		cpu: cpuScale{
 			shapes: cutShapes(4), prefill: []int{128, 512}, context: 2048, steps: 256, window: 200 * time.Millisecond,

@@ -38,6 +38,10 @@ func smokeScale() scale {
 			model: model.Synthetic{Family: "qwen3", DType: "bf16", ContextLen: 1024}, prompts: []int{70}, streams: 1, output: 900, prompt: 80,
 			idle: time.Millisecond, turns: once,
 		},
+		images: imagesScale{
+			towers: []cpuShape{{"tiny", modeltest.Vision()["smolvlm"]}}, window: time.Millisecond, limitWindow: time.Millisecond, encoders: once,
+			model: tinySeer(), images: []int{1, 2}, encode: []int{0, 1}, streams: 1, output: 3000, idle: time.Millisecond, requests: 2, turns: once,
+		},
 		cpu: cpuScale{
 			shapes: []cpuShape{
 				{"qwen3-0.6b", model.Synthetic{Family: "qwen3", Layers: 1, DType: "bf16", Tied: true}},
@@ -71,6 +75,7 @@ func TestSections(t *testing.T) {
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())+ucxRows()) + 4 + len(hostRoutes()) + len(overUCX)},
 		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 8 + 8 + 4},
+		{"images", []string{"Encoders", "Requests with images"}, 1 + 6},
 		{"router", []string{"Requests", "Router and index"}, 2 + 2},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 6 + 8 + 7},
 	} {
@@ -102,6 +107,13 @@ func TestSections(t *testing.T) {
 			checkClean(t, dir)
 		})
 	}
+}
+
+// tinySeer is the smallest model that reads images.
+func tinySeer() model.Synthetic {
+	m := seeingModel(map[string]any{"hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_hidden_layers": 3, "image_size": 70, "patch_size": 14})
+	m.Layers, m.Hidden, m.Heads, m.KVHeads, m.HeadDim, m.FFN = 1, 32, 2, 1, 16, 48
+	return m
 }
 
 // ucxRows returns the number of additional rows that a shape has on this machine because
@@ -220,7 +232,7 @@ func TestSynthesize(t *testing.T) {
 }
 
 func TestRunIsInterrupted(t *testing.T) {
-	for _, section := range []string{"engine", "path", "nixl", "plane", "disagg"} {
+	for _, section := range []string{"engine", "path", "nixl", "plane", "disagg", "images"} {
 		t.Run(section, func(t *testing.T) {
 			interrupted := errors.New("interrupted")
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -254,7 +266,7 @@ func TestChoose(t *testing.T) {
 	}
 	names, about := Names()
 	all, err := choose(nil)
-	if err != nil || len(all) != 5 {
+	if err != nil || len(all) != 6 {
 		t.Errorf("%d sections, %v", len(all), err)
 	}
 	for _, s := range all {

@@ -60,6 +60,7 @@ type Images struct {
 
 	mu    sync.Mutex
 	about protocol.Encoded
+	told  time.Time // when an encode worker answered last; zero: none has
 }
 
 // Of returns the images of a prompt. Without any it returns nil, which has no embeddings.
@@ -121,6 +122,10 @@ func (m *Images) embed(ctx context.Context, spans []blockhash.Media) ([][][]floa
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.about.NS += int64(time.Since(begin))
+	if !m.told.IsZero() {
+		m.about.ExposedNS += int64(time.Since(m.told))
+		m.told = time.Time{}
+	}
 	return rows, nil
 }
 

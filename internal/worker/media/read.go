@@ -47,6 +47,9 @@ func (f *Finder) read(ctx context.Context, inst cluster.Instance, m *Images, par
 		return nil, err
 	}
 	pointAnswer.Hit()
+	m.mu.Lock()
+	m.told = time.Now()
+	m.mu.Unlock()
 	return f.transfer(ctx, &reply, m, part, deadline)
 }
 
