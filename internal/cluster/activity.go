@@ -19,6 +19,10 @@ type Activity struct {
 	// TransfersTotal counts all of them.
 	Transfers      []Transfer `json:"transfers"`
 	TransfersTotal int        `json:"transfers_total"`
+	// Images lists what an encode worker has in hand, oldest first, at most MaxActivity.
+	// ImagesTotal counts all of them.
+	Images      []ImageWork `json:"images,omitempty"`
+	ImagesTotal int         `json:"images_total,omitempty"`
 	// Error says why the worker did not answer; empty when it did.
 	Error string `json:"error,omitempty"`
 }
@@ -54,6 +58,25 @@ const (
 	SequencePrefill   SequenceState = "prefill"   // this worker computes its prompt
 	SequenceDecode    SequenceState = "decode"    // this worker generates its output
 	SequenceMoving    SequenceState = "moving"    // paused while it moves to another worker
+)
+
+// ImageWork is one image that an encode worker has in hand.
+type ImageWork struct {
+	RequestID string     `json:"request_id"` // of the stream that a client reads
+	Worker    string     `json:"worker"`     // that wants the embeddings
+	State     ImageState `json:"state"`
+	Tokens    int        `json:"tokens"` // positions of the prompt that the embeddings fill
+	Cached    bool       `json:"cached"` // nobody had to compute them for this request
+	AgeMS     int64      `json:"age_ms"` // since it was asked for
+}
+
+// ImageState is how far an encode worker is with an image.
+type ImageState string
+
+// The states of an image.
+const (
+	ImageEncoding ImageState = "encoding" // waits for its turn, or its embeddings are computed
+	ImageOffered  ImageState = "offered"  // the worker that wants the embeddings may read them
 )
 
 // Transfer is a transfer of the KV of one request from or to a worker.

@@ -32,6 +32,14 @@ func ParseRole(s string) (Role, error) {
 // keys and values. Only between such roles can a running worker change.
 func (r Role) HoldsKV() bool { return r != RoleEncode }
 
+// Unit names one piece of the work of the role, in the singular: a sequence, or an image.
+func (r Role) Unit() string {
+	if r == RoleEncode {
+		return "image"
+	}
+	return "sequence"
+}
+
 // Component returns the runtime component under which workers of this role register.
 func (r Role) Component() string { return string(r) }
 

@@ -66,12 +66,21 @@ type Worker struct {
 	TokS       *float64       `json:"tokens_per_s"`     // decode: generated, prefill: computed
 	HitRate    *float64       `json:"prefix_hit_ratio"` // 0 to 1, over the last five minutes
 	Busy       *float64       `json:"busy_ratio"`       // 0 to 1: fraction of time in which its engine computed
+	// Images are the rates of an encode worker; nil for others.
+	Images *ImageRates `json:"images,omitempty"`
 	// HeardAt is when the last status arrived, by the observer's clock; zero if none has.
 	HeardAt time.Time `json:"heard_at,omitzero"`
 	// Stale is set when HeardAt is longer ago than [SilentAfter]. While no events arrive
 	// at all, the limit is three heartbeats. In a list of workers that were asked, it is
 	// set for those that did not answer.
 	Stale bool `json:"stale,omitempty"`
+}
+
+// ImageRates are what an encode worker does; nil where two samples, or images, are missing.
+type ImageRates struct {
+	EncodedS *float64 `json:"encoded_per_s"`   // images whose embeddings it computed
+	HitRate  *float64 `json:"cache_hit_ratio"` // 0 to 1, of the images of the last five minutes
+	MovedBS  *float64 `json:"moved_bytes_per_s"`
 }
 
 // Silent reports whether a worker that should be heard is not: what it does is not known

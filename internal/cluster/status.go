@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -92,8 +93,8 @@ type Declined struct {
 // WorkerStats holds the load figures of one worker. Gauges show the present; the _total
 // fields count since the worker started and only grow.
 type WorkerStats struct {
-	Running int `json:"running"` // sequences in the batch
-	Waiting int `json:"waiting"` // sequences that wait for admission
+	Running int `json:"running"` // sequences in the batch; encode: images whose embeddings are computed
+	Waiting int `json:"waiting"` // sequences that wait for admission; encode: images that wait for their turn
 	// Prefilling counts sequences in the batch whose prompt is not computed, PrefillTokens
 	// what is left of their prompts.
 	Prefilling    int `json:"prefilling"`
@@ -145,6 +146,18 @@ type WorkerStats struct {
 	// target.
 	MixedStepsTotal  uint64 `json:"mixed_steps_total"`
 	MixedTokensTotal uint64 `json:"mixed_tokens_total"`
+	// EncodedTotal counts the images whose embeddings this worker computed, and
+	// ImagesCachedTotal those whose embeddings it had, or computed at that time for somebody
+	// else. Of an encode worker, RequestsTotal counts the images that it was asked for,
+	// FinishedTotal those whose embeddings were read, CancelledTotal those that nobody came to
+	// read, and the transfers are of embeddings.
+	EncodedTotal      uint64 `json:"images_encoded_total,omitempty"`
+	ImagesCachedTotal uint64 `json:"images_cached_total,omitempty"`
+	// Embeddings counts the images whose embeddings are in the worker's cache,
+	// EmbeddingsBytes their size, and EmbeddingsLimit what the cache holds at most.
+	Embeddings      int   `json:"embeddings_cached,omitempty"`
+	EmbeddingsBytes int64 `json:"embeddings_cached_bytes,omitempty"`
+	EmbeddingsLimit int64 `json:"embeddings_cache_limit_bytes,omitempty"`
 	// DraftTokensTotal counts the tokens that speculation proposed and verified.
 	// AcceptedTokensTotal counts those that became output.
 	DraftTokensTotal    uint64 `json:"draft_tokens_total"`
@@ -172,6 +185,28 @@ const (
 // DrainSteps lists the steps in the order in which they happen.
 var DrainSteps = []DrainStep{DrainDiscovery, DrainAdmission, DrainIncoming, DrainSequences, DrainOutgoing, DrainLease}
 
+// For names the step as it is shown of a worker of the role: an encode worker has images and
+// their embeddings in the place of sequences and KV.
+func (s DrainStep) For(r Role) string {
+	if r == RoleEncode {
+		switch s {
+		case DrainSequences:
+			return "finish-images"
+		case DrainOutgoing:
+			return "outgoing-embeddings"
+		}
+	}
+	return string(s)
+}
+
+// DrainStepsOf lists the steps that mean something to a worker of the role.
+func DrainStepsOf(r Role) []DrainStep {
+	if r.HoldsKV() {
+		return DrainSteps
+	}
+	return slices.DeleteFunc(slices.Clone(DrainSteps), func(s DrainStep) bool { return s == DrainIncoming })
+}
+
 // DrainStatus is the progress of a drain.
 type DrainStatus struct {
 	Step      DrainStep `json:"step"`
@@ -185,7 +220,7 @@ type DrainStatus struct {
 	Acknowledged   int      `json:"routers_acknowledged,omitempty"`
 	Unacknowledged []string `json:"routers_unacknowledged,omitempty"`
 	// Sequences counts the sequences that ran when the drain began, Left those that still
-	// run.
+	// run. Of an encode worker, these and what follows are images.
 	Sequences int `json:"sequences"`
 	Left      int `json:"left"`
 	Incoming  int `json:"incoming"`

@@ -98,6 +98,8 @@ const (
 	ComponentKVTransferExposed  = PrefixComponent + "kv_transfer_exposed_seconds"
 	ComponentImages             = PrefixComponent + "images_total"
 	ComponentEncodeTime         = PrefixComponent + "encode_seconds"
+	ComponentEmbeddingsBytes    = PrefixComponent + "embeddings_transfer_bytes_total"
+	ComponentEmbeddingsTime     = PrefixComponent + "embeddings_transfer_duration_seconds"
 	ComponentHolds              = PrefixComponent + "kv_holds_total"
 	ComponentHoldTime           = PrefixComponent + "kv_hold_seconds"
 	ComponentRooms              = PrefixComponent + "bootstrap_rooms_total"

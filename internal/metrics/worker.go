@@ -67,6 +67,8 @@ type Worker struct {
 	holdTime                        *HistogramVec
 	images                          *CounterVec
 	encodeTime                      Observer
+	embeddingsBytes                 *CounterVec
+	embeddingsTime                  *HistogramVec
 	handovers                       handoverMetrics
 	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
@@ -127,8 +129,10 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		holds:           r.counter(ComponentHolds, "Total number of prompts whose KV was held for a reader, by how that ended", with(LabelOutcome)...),
 		holdTime:        r.histogram(ComponentHoldTime, "Time that the KV of a prompt was held for a reader, in seconds", waitBuckets(), with(LabelOutcome)...),
 		rooms:           r.counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
-		images:          r.counter(ComponentImages, "Total number of images whose embeddings an encode worker gave, by whether it had computed them before", with(LabelOutcome)...),
-		encodeTime:      hist(ComponentEncodeTime, "Time until the embeddings of an image that an encode worker had not computed before were there, in seconds", durationBuckets()),
+		images:          r.counter(ComponentImages, "Total number of images whose embeddings an encode worker gave or a worker computed for itself, by whether it had computed them before", with(LabelOutcome)...),
+		encodeTime:      hist(ComponentEncodeTime, "Time until the embeddings of an image that had not been computed before were there, in seconds", durationBuckets()),
+		embeddingsBytes: r.counter(ComponentEmbeddingsBytes, "Total number of bytes of embeddings moved", with(LabelDirection, LabelTransport)...),
+		embeddingsTime:  r.histogram(ComponentEmbeddingsTime, "Time to move the embeddings of one image, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
 		handovers:       newHandoverMetrics(r, with),
 		phases:          newPhases(r, l),
 	}
@@ -249,7 +253,23 @@ const (
 	EncodeCached   = "cached" // or computed for somebody else at that time
 )
 
-// Encoded records an image whose embeddings an encode worker has, and how long that took.
+// EmbeddingsSent records that another worker has read the embeddings of one image.
+func (w *Worker) EmbeddingsSent(transport string, bytes int64, took time.Duration) {
+	w.embeddingsMoved(DirectionOut, transport, bytes, took)
+}
+
+// EmbeddingsRead records that this worker has read the embeddings of one image.
+func (w *Worker) EmbeddingsRead(transport string, bytes int64, took time.Duration) {
+	w.embeddingsMoved(DirectionIn, transport, bytes, took)
+}
+
+func (w *Worker) embeddingsMoved(direction, transport string, bytes int64, took time.Duration) {
+	w.embeddingsBytes.WithLabelValues(w.with(direction, transport)...).Add(float64(max(bytes, 0)))
+	w.embeddingsTime.WithLabelValues(w.with(direction, transport)...).Observe(took.Seconds())
+}
+
+// Encoded records an image whose embeddings an encode worker has, or another worker computed
+// for itself, and how long that took.
 func (w *Worker) Encoded(cached bool, took time.Duration) {
 	if cached {
 		w.images.WithLabelValues(w.with(EncodeCached)...).Inc()

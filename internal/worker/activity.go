@@ -31,6 +31,10 @@ func (t *term) serveActivity(ctx context.Context, r *requestplane.Request, send 
 		return role.RemoteError(err)
 	}
 	a.Worker = t.cfg.Assignment.Name
+	a.Images, a.ImagesTotal = t.duty.InHand(limit)
+	for i := range a.Images {
+		a.Images[i].RequestID = requestOf(a.Images[i].RequestID)
+	}
 	return send(a)
 }
 

@@ -58,16 +58,13 @@ func (c *core) nothingLeaves(context.Context) (bool, error) {
 // drainFigures returns what fills in the figures of a drain that begins now. cut says that
 // what is left is cut off.
 func (t *term) drainFigures() func(ctx context.Context, d *cluster.DrainStatus, cut bool) error {
-	before := t.core.engine.Stats()
+	before := t.drainCounts()
 	return func(ctx context.Context, d *cluster.DrainStatus, cut bool) error {
-		open, left, err := t.core.engine.OpenSequences(ctx, 10)
+		open, left, err := t.open(ctx, 10)
 		if err != nil && !errors.Is(err, engine.ErrClosed) {
 			return err
 		}
-		for i := range open {
-			open[i].Why = t.duty.Why(open[i].RequestID)
-		}
-		st := t.core.engine.Stats()
+		st := t.drainCounts()
 		_, out := t.core.kv.Agent().InFlight()
 		d.Open, d.Left = open, left
 		d.Routers, d.Acknowledged, d.Unacknowledged = t.departure.progress()
@@ -80,4 +77,30 @@ func (t *term) drainFigures() func(ctx context.Context, d *cluster.DrainStatus, 
 		}
 		return nil
 	}
+}
+
+// drainCounts returns the figures from which a drain counts.
+func (t *term) drainCounts() cluster.WorkerStats {
+	st := t.core.engine.Stats()
+	if !t.role.HoldsKV() {
+		t.core.media.Figures(&st, true)
+	}
+	return st
+}
+
+// open lists at most limit sequences, or images, that the worker has in hand, and counts all.
+func (t *term) open(ctx context.Context, limit int) ([]cluster.OpenSequence, int, error) {
+	if !t.role.HoldsKV() {
+		images, n := t.duty.InHand(limit)
+		open := make([]cluster.OpenSequence, len(images))
+		for i, m := range images {
+			open[i] = cluster.OpenSequence{RequestID: m.RequestID, AgeMS: m.AgeMS}
+		}
+		return open, n, nil
+	}
+	open, left, err := t.core.engine.OpenSequences(ctx, limit)
+	for i := range open {
+		open[i].Why = t.duty.Why(open[i].RequestID)
+	}
+	return open, left, err
 }

@@ -81,10 +81,11 @@ func (w *Worker) Status() cluster.WorkerStatus {
 	}
 	if c := w.core.Load(); c != nil {
 		st.Stats = c.figures()
-		if !w.Role().HoldsKV() { // its engine is there for form
+		alone := !w.Role().HoldsKV() // its engine is there for form
+		if alone {
 			st.MemoryBytes, st.BlockBytes = 0, 0
-			c.media.Figures(&st.Stats)
 		}
+		c.media.Figures(&st.Stats, alone)
 		st.KVEpoch, st.KVNext = w.events.epoch, w.events.position()
 	}
 	return st

@@ -94,7 +94,7 @@ func (t *term) begin(ctx context.Context, c *core) (err error) {
 	}
 	var images *media.Finder
 	if c.images {
-		if images, err = c.media.NewFinder(ctx, t, t.peers, t.role == cluster.RoleEncode); err != nil {
+		if images, err = c.media.NewFinder(ctx, t, t.peers, t.meter, t.role == cluster.RoleEncode); err != nil {
 			return err
 		}
 	}

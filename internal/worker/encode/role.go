@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/media"
@@ -20,6 +19,7 @@ var Kind = role.Kind{Endpoint: cluster.EndpointGenerate, New: newRole}
 type Role struct {
 	role.Base
 	*role.Term
+	desk desk
 }
 
 func newRole(_ context.Context, t *role.Term) (role.Role, error) {
@@ -40,6 +40,9 @@ func (w *Role) Register(ctx context.Context) error {
 // Noticed implements kv.Listener: workers tell that they have read embeddings.
 func (w *Role) Noticed(_ string, n protocol.PrefillNotice) { w.Media.Noticed(n) }
 
+// InHand implements role.Role.
+func (w *Role) InHand(limit int) ([]cluster.ImageWork, int) { return w.desk.list(limit, time.Now()) }
+
 // Idle implements role.Role.
 func (w *Role) Idle() error { return w.Media.Idle() }
 
@@ -58,16 +61,20 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 	}
 	ctx, cancel := context.WithDeadline(ctx, req.Deadline)
 	defer cancel()
+	image := w.desk.take(&req)
+	defer w.desk.drop(image)
 	rows, took, hit, err := w.Media.Embeddings(ctx, &req.Part, func(ctx context.Context) ([]byte, error) { return w.Images.Content(ctx, &req.Part) })
 	if err != nil {
 		return role.RemoteError(media.Remote(err))
 	}
 	w.Meter.Encoded(hit, took)
+	w.desk.offered(image, hit)
 	begin := time.Now()
 	how, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, Cached: hit}, send, w.Ending)
 	if how == media.OfferRead {
-		w.KV.Moved(4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
-		w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), 4*int64(len(rows))*int64(len(rows[0])), time.Since(begin))
+		took, bytes := time.Since(begin), 4*int64(len(rows))*int64(len(rows[0]))
+		w.KV.Moved(bytes, took)
+		w.Meter.EmbeddingsSent(w.KV.TransportTo(req.EngineID), bytes, took)
 	}
 	if err != nil {
 		return role.RemoteError(media.Remote(err))

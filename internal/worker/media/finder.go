@@ -27,9 +27,18 @@ type Host interface {
 	Client(ctx context.Context, of cluster.Endpoint) (*runtime.Client, error)
 }
 
+// Meter counts what a finder does.
+type Meter interface {
+	// Encoded counts an image whose embeddings this worker computed for itself.
+	Encoded(cached bool, took time.Duration)
+	// EmbeddingsRead counts the embeddings of an image that were read from an encode worker.
+	EmbeddingsRead(transport string, bytes int64, took time.Duration)
+}
+
 // Finder gets embeddings for the prompts of one term.
 type Finder struct {
 	p         *Plane
+	meter     Meter
 	peers     *kv.Peers
 	encoders  *runtime.Client // nil: nobody else is asked
 	frontends *runtime.Client
@@ -40,8 +49,8 @@ type Finder struct {
 
 // NewFinder makes the finder of a term. alone says that it asks no encode workers, because
 // this is one.
-func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, alone bool) (*Finder, error) {
-	f := &Finder{p: p, peers: peers, inFlight: map[cluster.InstanceID]int{}}
+func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, meter Meter, alone bool) (*Finder, error) {
+	f := &Finder{p: p, meter: meter, peers: peers, inFlight: map[cluster.InstanceID]int{}}
 	var err error
 	if f.frontends, err = host.Client(ctx, cluster.Endpoint{Component: cluster.ComponentFrontend, Name: cluster.EndpointMedia}); err != nil || alone {
 		return f, err
@@ -189,6 +198,7 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 		why = err.Error()
 		f.p.cfg.Log.Warn("no embeddings from an encode worker", "request", m.id, "worker", inst.Worker, "error", err)
 	}
+	begin := time.Now()
 	rows, err := f.p.encode(ctx, part, func(ctx context.Context) ([]byte, error) { return f.Content(ctx, part) })
 	if errors.Is(err, ErrNoEncoder) {
 		err = fmt.Errorf("%s; %w", why, err)
@@ -196,6 +206,7 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	if err != nil {
 		return nil, Remote(err)
 	}
+	f.meter.Encoded(false, time.Since(begin))
 	m.note(func(e *protocol.Encoded) {
 		e.By, e.Why = append(e.By, f.p.cfg.Worker), why
 	})

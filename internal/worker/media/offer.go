@@ -60,7 +60,14 @@ const (
 // Offer lets the peer that asked read embeddings. It completes reply with where they are,
 // sends it, and returns when nobody reads any more: the peer told so, ctx ended, or ending
 // was closed.
-func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][]float32, reply protocol.EncodeReply, send func(any) error, ending <-chan struct{}) (Offered, error) {
+func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][]float32, reply protocol.EncodeReply, send func(any) error, ending <-chan struct{}) (how Offered, err error) {
+	defer func() {
+		if how == OfferRead {
+			p.read.Add(1)
+		} else {
+			p.left.Add(1)
+		}
+	}()
 	if p.arena == nil {
 		return OfferLeft, ErrNoEncoder
 	}
@@ -105,9 +112,22 @@ func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][
 		return OfferLeft, fmt.Errorf("%w: %s has not read the embeddings by the deadline", context.DeadlineExceeded, req.Worker)
 	case <-ending:
 	case <-ctx.Done():
+		// The reader has let go of the call. Its notice comes another way, perhaps later.
+		grace := time.NewTimer(noticeGrace)
+		defer grace.Stop()
+		select {
+		case <-read:
+			pointOfferRead.Hit()
+			return OfferRead, nil
+		case <-grace.C:
+		case <-ending:
+		}
 	}
 	return OfferLeft, nil
 }
+
+// noticeGrace bounds the wait for the notice of a reader that has gone.
+const noticeGrace = 2 * time.Second
 
 // letGo ends the ticket of an offer and gives its memory back. A reader that does not end,
 // because its process stands still, keeps it.

@@ -61,6 +61,7 @@ type Plane struct {
 	offers  offers
 
 	encoded, encodeNanos atomic.Uint64
+	read, left           atomic.Uint64 // offers, by how they ended
 }
 
 // Open makes a plane.
@@ -108,18 +109,27 @@ type Stats struct {
 	Encoded     uint64 // parts, here
 	EncodeNanos uint64 // that took
 	Waiting     int    // parts that wait to be encoded here
+	Read, Left  uint64 // offers, by how they ended
 }
 
 // Stats returns the figures.
 func (p *Plane) Stats() Stats {
-	return Stats{p.cache.stats(), p.encoded.Load(), p.encodeNanos.Load(), int(p.waiting.Load())}
+	return Stats{p.cache.stats(), p.encoded.Load(), p.encodeNanos.Load(), int(p.waiting.Load()), p.read.Load(), p.left.Load()}
 }
 
-// Figures sets those of a worker that does nothing but encode.
-func (p *Plane) Figures(st *cluster.WorkerStats) {
+// Figures sets those of images. alone says that the worker does nothing but encode.
+func (p *Plane) Figures(st *cluster.WorkerStats, alone bool) {
 	now := p.Stats()
+	st.EncodedTotal, st.ImagesCachedTotal = now.Encoded, now.Cache.Hits
+	st.Embeddings, st.EmbeddingsBytes = now.Cache.Entries, now.Cache.Bytes
+	if p.arena != nil {
+		st.EmbeddingsLimit = now.Cache.Limit
+	}
+	if !alone {
+		return
+	}
 	st.Running, st.Waiting, st.MaxSeqs, st.BlockSize, st.KVTotal = len(p.turns), now.Waiting, 0, 0, 0
-	st.RequestsTotal, st.FinishedTotal = now.Encoded+now.Cache.Hits, now.Encoded+now.Cache.Hits
+	st.RequestsTotal, st.FinishedTotal, st.CancelledTotal = now.Cache.Hits+now.Cache.Misses, now.Read, now.Left
 	st.StepNanosTotal = now.EncodeNanos
 }
 

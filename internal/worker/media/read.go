@@ -97,10 +97,12 @@ func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *I
 	}
 	pointArrived.Hit()
 	rows := rowsOf(piece.bytes(), part.Rows, f.p.cfg.Width)
+	took := time.Since(begin)
+	f.meter.EmbeddingsRead(f.p.cfg.KV.TransportTo(peer), int64(remote.Len), took)
 	m.note(func(e *protocol.Encoded) {
 		e.By = append(e.By, reply.Worker)
 		e.Bytes += int64(remote.Len)
-		e.MoveNS += int64(time.Since(begin))
+		e.MoveNS += int64(took)
 		if reply.Cached {
 			e.Cached++
 		}

@@ -38,6 +38,9 @@ type Role interface {
 	DrainSteps() []Step
 	// Why says why a sequence has not left a worker that drains, "" if it is about to.
 	Why(sequence string) string
+	// InHand lists the images that the role has in hand, at most limit, oldest first, and
+	// counts all of them.
+	InHand(limit int) ([]cluster.ImageWork, int)
 	// Idle says what the role still has in hand, nil if nothing: a role whose drain is
 	// complete has nothing.
 	Idle() error
@@ -82,6 +85,9 @@ func (Base) DrainSteps() []Step { return nil }
 
 // Why implements Role.
 func (Base) Why(string) string { return "" }
+
+// InHand implements Role.
+func (Base) InHand(int) ([]cluster.ImageWork, int) { return nil, 0 }
 
 // Idle implements Role.
 func (Base) Idle() error { return nil }
