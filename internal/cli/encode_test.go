@@ -29,7 +29,7 @@ func TestEncodeWorkers(t *testing.T) {
 	clitest.Has(t, "ps", w.ok("ps").stdout, "worker-3\tencode\tcpu0 2c\tready\t2\t-\tnode-1", "worker-2\tdecode\tcpu0 2c\tready\t2\t34/4096\tnode-1")
 	clitest.Has(t, "get topology", w.ok("get", "topology").stdout, "\tPREFILL\tDECODE\tENCODE\t", "\t1/1\t1/1\t2/2\t")
 	clitest.Has(t, "get namespaces", w.ok("get", "namespaces").stdout, "\t1\t1\t2\t4/4\t")
-	clitest.Has(t, "explain", w.ok("explain", "worker", "worker-3").stdout, "the vision tower is loaded", "2 in work, 0 waiting")
+	clitest.Has(t, "explain", w.ok("explain", "worker", "worker-3").stdout, "the vision tower is loaded", "2 images in work, 0 waiting")
 	clitest.Has(t, "file", w.ok("get", "topology", "-o", "yaml").stdout, "encode:\n  workers: 2\n")
 	if r := w.ok("get", "queues"); strings.Contains(r.stdout, "worker-3") || !strings.Contains(r.stdout, "worker-2") {
 		t.Errorf("queues:\n%s", r.stdout)

@@ -95,7 +95,7 @@ func lastOfRole(m *moment.Moment, w *cluster.Worker) string {
 	case cluster.RolePrefill:
 		return "the last serving prefill worker: prompts will be computed by decode workers"
 	case cluster.RoleEncode:
-		return "the last serving encode worker: images will fail"
+		return "the last serving encode worker: workers that compute prompts encode images themselves"
 	}
 	return fmt.Sprintf("the last serving %s worker: requests will wait or fail", cells.OrUnknown(string(w.Role)))
 }

@@ -68,7 +68,7 @@ func TestScreenOfAnEncodeWorker(t *testing.T) {
 
 	sc = newScreen(t, withEncode(), 120, 40, Options{})
 	sc.press(":", "type:drain worker-8", "enter")
-	sc.has("images in work 2   waiting 3", "New images go to others", "the last serving encode worker: images will fail")
+	sc.has("images in work 2   waiting 3", "New images go to others", "the last serving encode worker: workers")
 	sc.lacks("KV coming")
 }
 

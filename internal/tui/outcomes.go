@@ -153,7 +153,7 @@ func (p *pursuit) drained(w *cluster.Worker) verdict {
 		return verdict{w.Name + " drained" + took + ": " + d.Ends() + ". safe to stop", draw.Good, true}
 	case w.State == cluster.StateDraining && d != nil && d.Overdue && !p.warned:
 		p.warned = true
-		return verdict{fmt.Sprintf("%s did not drain by its deadline: %d of %d sequences left. it stays draining; r resumes it", w.Name, d.Left, max(d.Sequences, d.Left)), draw.Bad, false}
+		return verdict{fmt.Sprintf("%s did not drain by its deadline: %d of %d %ss left. it stays draining; r resumes it", w.Name, d.Left, max(d.Sequences, d.Left), w.Role.Unit()), draw.Bad, false}
 	}
 	return verdict{}
 }

@@ -104,6 +104,7 @@ type downturn struct {
 	only     string   // namespace to stop, beside that of the stores; empty: all
 	agreed   bool     // somebody was asked about all of it
 	res      Result
+	cutOff   fleet.Work // of what res counts
 	screen   screen
 }
 
@@ -279,11 +280,11 @@ func (d *downturn) askForAll(e statedir.Endpoints, others []string, processes in
 // ask asks before it stops workers with open requests. Without a terminal it does not ask
 // if the requests get time to end.
 func (d *downturn) ask(workers []cluster.Worker) error {
-	n := 0
+	work := fleet.Work{}
 	for _, w := range workers {
-		n += fleet.OpenSequences(w)
+		work.Add(w.Role, fleet.OpenSequences(w))
 	}
-	if n == 0 || d.agreed {
+	if work.Sum() == 0 || d.agreed {
 		return nil
 	}
 	end := "they have " + human.Duration(d.o.Deadline) + " to end"
@@ -293,14 +294,21 @@ func (d *downturn) ask(workers []cluster.Worker) error {
 	case !d.session.Out.Interactive(): // scripts stop clusters gently; only cutting off needs a word
 		return nil
 	}
-	return d.session.Out.Confirm(d.o.Yes, downAction, fmt.Sprintf("Stop cluster %s? %s on %s: %s.", d.session.Config.Cluster, running(n), human.Plural(len(workers), "worker"), end))
+	return d.session.Out.Confirm(d.o.Yes, downAction, fmt.Sprintf("Stop cluster %s? %s on %s: %s.", d.session.Config.Cluster, running(work), human.Plural(len(workers), "worker"), end))
 }
 
-func running(n int) string {
-	if n == 1 {
+func running(work fleet.Work) string {
+	switch {
+	case work.Images == 1 && work.Sequences == 0:
+		return "1 image is in work"
+	case work.Images > 0 && work.Sequences == 0:
+		return work.String() + " are in work"
+	case work.Sum() == 1:
 		return "1 sequence runs"
+	case work.Images > 0:
+		return work.String() + " are in work"
 	}
-	return human.Plural(n, "sequence") + " run"
+	return work.String() + " run"
 }
 
 // remote remembers the nodes on other machines, which stay.

@@ -29,6 +29,8 @@ type downWorker struct {
 	Name      string        `json:"name"`
 	State     cluster.State `json:"state"`
 	Sequences int           `json:"sequences"`
+
+	unit string // that these are: sequences or images
 }
 
 type downProcess struct {
@@ -57,7 +59,7 @@ func (d *downturn) plan(ctx context.Context, running []launch.Running) error {
 	a := output.Answer{Data: p}
 	var b strings.Builder
 	for _, w := range p.Workers {
-		fmt.Fprintf(&b, "would drain and remove %s: %s, %s\n", w.Name, w.State, human.Plural(w.Sequences, "sequence"))
+		fmt.Fprintf(&b, "would drain and remove %s: %s, %s\n", w.Name, w.State, human.Plural(w.Sequences, w.unit))
 		a.Names = append(a.Names, w.Name)
 	}
 	for _, r := range p.Processes {
@@ -91,7 +93,7 @@ func (d *downturn) planWorkers(ctx context.Context, p *plan) error {
 		return &exit.Failure{Action: downAction, Err: err}
 	}
 	for _, w := range c.Workers(ctx, v) {
-		p.Workers = append(p.Workers, downWorker{w.Name, w.State, fleet.OpenSequences(w)})
+		p.Workers = append(p.Workers, downWorker{w.Name, w.State, fleet.OpenSequences(w), w.Role.Unit()})
 	}
 	return nil
 }

@@ -49,17 +49,18 @@ func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
 	d.res.Workers += len(left)
 	for _, wk := range left {
 		if wk.Drain != nil {
-			d.res.CutOff += wk.Drain.Left
+			d.cutOff.Add(wk.Role, wk.Drain.Left)
 		} else {
-			d.res.CutOff += fleet.OpenSequences(wk)
+			d.cutOff.Add(wk.Role, fleet.OpenSequences(wk))
 		}
 	}
+	d.res.CutOff = d.cutOff.Sum()
 	var names []string
 	for _, wk := range left {
 		names = append(names, wk.Name)
 	}
 	if d.o.Deadline > 0 {
-		d.session.Out.Warn("the deadline of %s passed: %s not drained, %s", human.Duration(d.o.Deadline), human.Names(names), running(d.res.CutOff))
+		d.session.Out.Warn("the deadline of %s passed: %s not drained, %s", human.Duration(d.o.Deadline), human.Names(names), running(d.cutOff))
 	}
 	return nil
 }
@@ -232,7 +233,7 @@ func (d *downturn) sentence() string {
 	}
 	s := fmt.Sprintf("%s %s: stopped %s in %s", what, state, strings.Join(parts, " and "), human.Duration(time.Duration(d.res.DurationMS)*time.Millisecond))
 	if d.res.CutOff > 0 {
-		s += fmt.Sprintf(", %s cut off", human.Plural(d.res.CutOff, "sequence"))
+		s += fmt.Sprintf(", %s cut off", &d.cutOff)
 	}
 	return s
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/complete"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/fleet"
-	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -193,23 +192,34 @@ func (d *drainOrder) ended(ctx context.Context, t fleet.Target, text string, err
 func stakes(targets []fleet.Target, v client.View, workers []cluster.Worker) string {
 	var parts []string
 	for _, t := range targets {
-		n := 0
+		work := fleet.Work{}
 		for _, w := range workers {
-			if !t.Node && w.Name == t.Name || t.Node && t.Name == v.NodeName(w.Node) {
-				n = fleet.OpenSequences(w)
+			if concerns(t, v, w) {
+				work.Add(w.Role, fleet.OpenSequences(w))
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%s (%s)", t, human.Plural(n, "sequence")))
+		parts = append(parts, fmt.Sprintf("%s (%s)", t, &work))
 	}
 	return strings.Join(parts, ", ")
 }
 
+// concerns reports whether a target is a worker, or its node.
+func concerns(t fleet.Target, v client.View, w cluster.Worker) bool {
+	return !t.Node && w.Name == t.Name || t.Node && t.Name == v.NodeName(w.Node)
+}
+
 // fate says what becomes of requests that are cut off with targets.
 func fate(targets []fleet.Target, v client.View) string {
+	encode := true // nobody else leaves
 	for _, w := range v.Workers() {
-		leaves := slices.ContainsFunc(targets, func(t fleet.Target) bool {
-			return !t.Node && w.Name == t.Name || t.Node && t.Name == v.NodeName(w.Node)
-		})
+		leaves := slices.ContainsFunc(targets, func(t fleet.Target) bool { return concerns(t, v, w) })
+		encode = encode && (!leaves || !w.Role.HoldsKV())
+	}
+	if encode {
+		return "Their images are encoded by another encode worker, or by the workers that compute their prompts."
+	}
+	for _, w := range v.Workers() {
+		leaves := slices.ContainsFunc(targets, func(t fleet.Target) bool { return concerns(t, v, w) })
 		if !leaves && w.Role == cluster.RoleDecode && w.State.Serving() && w.Desire == cluster.DesireRun {
 			return "Other workers continue them."
 		}

@@ -120,7 +120,7 @@ func (d *nodeDrainer) late(now time.Time) error {
 	for _, w := range d.waiting {
 		text := "  " + w.Name + "  " + human.State(w)
 		if w.Drain != nil && w.State == cluster.StateDraining {
-			text += "  " + fleet.DrainText(w.Drain)
+			text += "  " + fleet.DrainText(w)
 		}
 		if w.ReplacedBy != "" && w.Desire == cluster.DesireRun {
 			text += "  waits for " + w.ReplacedBy

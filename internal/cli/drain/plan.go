@@ -20,7 +20,7 @@ type plannedOrder struct {
 	Worker    string        `json:"worker"` // empty for a node
 	Node      string        `json:"node,omitempty"`
 	State     cluster.State `json:"state"`
-	Sequences int           `json:"sequences"`
+	Sequences int           `json:"sequences"` // images count as such
 	Plan      string        `json:"plan"`
 	Error     string        `json:"error,omitempty"`
 }
@@ -82,12 +82,14 @@ func planOrder(s *session.Session, verb string, t fleet.Target, known map[string
 // planNode says what draining a node would do, or resuming it.
 func planNode(drain bool, node cluster.Node, known map[string]cluster.Worker, v client.View) (cluster.State, int, string) {
 	var there []string
-	sequences := 0
+	work := fleet.Work{}
 	for name, as := range v.Assignments {
 		if as.Node == node.ID {
-			there, sequences = append(there, name), sequences+fleet.OpenSequences(known[name])
+			there = append(there, name)
+			work.Add(as.Role, fleet.OpenSequences(known[name]))
 		}
 	}
+	sequences := work.Sum()
 	slices.SortFunc(there, cluster.CompareNames)
 	state := cluster.StateReady
 	_, drained := v.Cordons[node.ID]
@@ -105,7 +107,7 @@ func planNode(drain bool, node cluster.Node, known map[string]cluster.Worker, v 
 		return state, 0, fmt.Sprintf("would drain %s: no workers there", node.Name)
 	}
 	return state, sequences, fmt.Sprintf("would drain %s: %s (%s) would leave, %s to finish or hand over",
-		node.Name, human.Plural(len(there), "worker"), strings.Join(there, ", "), human.Plural(sequences, "sequence"))
+		node.Name, human.Plural(len(there), "worker"), strings.Join(there, ", "), work.String())
 }
 
 // planDrain says what a drain would do to a worker.
@@ -116,7 +118,11 @@ func planDrain(w cluster.Worker, desire cluster.Desire) string {
 	case desire == cluster.DesireDrain:
 		return fmt.Sprintf("would leave %s as it is: %s", w.Name, w.State)
 	}
-	return fmt.Sprintf("would drain %s: %s, %s to finish or hand over", w.Name, w.State, human.Plural(fleet.OpenSequences(w), "sequence"))
+	end := "finish or hand over"
+	if !w.Role.HoldsKV() {
+		end = "finish"
+	}
+	return fmt.Sprintf("would drain %s: %s, %s to %s", w.Name, w.State, human.Plural(fleet.OpenSequences(w), w.Role.Unit()), end)
 }
 
 // planResume says what a resume would do to a worker.

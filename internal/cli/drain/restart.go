@@ -154,7 +154,7 @@ func (o *RestartOptions) some(ctx context.Context, c *client.Cluster, w *client.
 		rows := func(led *settle.Ledger, v client.View, over bool) []progress.Row {
 			r := led.Worker(last, v.Nodes, over, o.Session.Out.Now())
 			if last.Drain != nil && last.State == cluster.StateDraining {
-				r.Detail = fleet.DrainText(last.Drain)
+				r.Detail = fleet.DrainText(last)
 			}
 			return []progress.Row{r}
 		}

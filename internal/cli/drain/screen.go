@@ -18,7 +18,16 @@ type drainStage struct {
 	steps       []cluster.DrainStep
 }
 
-func drainStages() []drainStage {
+// drainStages are those of a worker of the role.
+func drainStages(r cluster.Role) []drainStage {
+	if !r.HoldsKV() {
+		return []drainStage{
+			{"stop-new-images", "stop new images", []cluster.DrainStep{cluster.DrainDiscovery, cluster.DrainAdmission}},
+			{"finish-images", "finish images", []cluster.DrainStep{cluster.DrainIncoming, cluster.DrainSequences}},
+			{"outgoing-embeddings", "outgoing embeddings", []cluster.DrainStep{cluster.DrainOutgoing}},
+			{"leave-cluster", "leave cluster", []cluster.DrainStep{cluster.DrainLease}},
+		}
+	}
 	return []drainStage{
 		{"stop-new-requests", "stop new requests", []cluster.DrainStep{cluster.DrainDiscovery, cluster.DrainAdmission}},
 		{"incoming-kv", "incoming KV", []cluster.DrainStep{cluster.DrainIncoming}},
@@ -58,7 +67,7 @@ func (d view) screen(now time.Time, over bool) progress.Screen {
 			return s
 		}
 	}
-	for _, st := range drainStages() {
+	for _, st := range drainStages(d.worker.Role) {
 		s.Rows = append(s.Rows, d.row(st, now, over))
 	}
 	return s
@@ -84,10 +93,10 @@ func (d view) row(st drainStage, now time.Time, over bool) progress.Row {
 	d.describe(&r, now)
 	if r.State != progress.Waiting {
 		r.Line = d.name + " " + st.item + " " + r.Word
-		if st.item == "finish-sequences" && d.seen != nil && r.State == progress.Running {
+		if slices.Contains(st.steps, cluster.DrainSequences) && d.seen != nil && r.State == progress.Running {
 			r.Line = fmt.Sprintf("%s %s %d/%d", d.name, st.item, d.seen.Left, max(d.seen.Sequences, d.seen.Left))
 		}
-		if st.item == "stop-new-requests" && d.seen != nil && d.seen.Routers > 0 && r.State == progress.Done {
+		if st.steps[0] == cluster.DrainDiscovery && d.seen != nil && d.seen.Routers > 0 && r.State == progress.Done {
 			r.Line += ": " + r.Detail
 		}
 	}
@@ -130,7 +139,7 @@ func (d view) describe(r *progress.Row, now time.Time) {
 	s := d.seen
 	open := r.State != progress.Done
 	switch r.Item {
-	case "stop-new-requests":
+	case "stop-new-requests", "stop-new-images":
 		switch {
 		case s == nil:
 			r.Detail = "waits for its agent to take the order"
@@ -149,9 +158,9 @@ func (d view) describe(r *progress.Row, now time.Time) {
 		} else if !open {
 			r.Detail = "0 transfers pending"
 		}
-	case "finish-sequences":
+	case "finish-sequences", "finish-images":
 		d.sequences(r, now)
-	case "outgoing-kv":
+	case "outgoing-kv", "outgoing-embeddings":
 		r.Detail = "none held for others"
 		if s != nil && open && s.Outgoing > 0 {
 			r.Detail = fmt.Sprintf("%d held for others", s.Outgoing)
@@ -186,7 +195,7 @@ func (d view) sequences(r *progress.Row, now time.Time) {
 	for i := 0; i < len(s.Open); i += 3 {
 		var parts []string
 		for _, q := range s.Open[i:min(i+3, len(s.Open))] {
-			parts = append(parts, openText(q))
+			parts = append(parts, openText(d.worker.Role, q))
 		}
 		r.More = append(r.More, strings.Join(parts, "   "))
 	}

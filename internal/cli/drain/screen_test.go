@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,16 @@ func TestDrainScreens(t *testing.T) {
 	clitest.Golden(t, "drain-stale", clitest.Draw(view{&stale}.screen(now, false)))
 	done := drainer(&cluster.DrainStatus{Step: cluster.DrainLease, StartedAt: clitest.Noon.Add(-19 * time.Second), EndedAt: clitest.Noon, Sequences: 14, Finished: 13, Moved: 1, Routers: 14, Acknowledged: 2, Unacknowledged: []string{"n1", "n2"}, Safe: true}, cluster.DrainSteps...)
 	clitest.Golden(t, "drain-done", clitest.Draw(view{done}.screen(now, true)))
+	images := drainer(&cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: clitest.Noon.Add(-19 * time.Second), Sequences: 3, Left: 1, Finished: 2, Open: open[2:], Routers: 2, Acknowledged: 2}, cluster.DrainDiscovery, cluster.DrainAdmission, cluster.DrainIncoming, cluster.DrainSequences)
+	images.worker.Role = cluster.RoleEncode
+	clitest.Golden(t, "drain-images", clitest.Draw(view{images}.screen(now, false)))
+	if err := images.late(now); !strings.Contains(err.Error(), "1 of 3 images left") {
+		t.Errorf("late: %v", err)
+	}
+	images.seen = &cluster.DrainStatus{Step: cluster.DrainOutgoing, Sequences: 3, Outgoing: 1}
+	if err := images.late(now); !strings.Contains(err.Error(), "it waits at outgoing-embeddings") {
+		t.Errorf("late: %v", err)
+	}
 	if got, want := done.sentence(now), "worker-7 drained in 19.0s: 13 finished, 1 moved, 0 cancelled. safe to stop."; got != want {
 		t.Errorf("got %q", got)
 	}

@@ -248,6 +248,8 @@ func (d *drainer) cutOffText(s *cluster.DrainStatus) string {
 	switch {
 	case s.CutOff == 0:
 		return ""
+	case !d.worker.Role.HoldsKV():
+		return "; who wants what was cut off has it encoded elsewhere"
 	case d.alone:
 		return fmt.Sprintf("; what was cut off fails unless another %s worker serves within %s", d.worker.Role, cluster.TakeoverWait)
 	}
@@ -279,12 +281,12 @@ func (d *drainer) late(now time.Time) error {
 		f.Facts = []string{"it has not begun: its agent has not accepted the order"}
 		f.Tries = []string{"dynctl ps --nodes", "dynctl logs"}
 	default:
-		f.Err = fmt.Errorf("%d of %s left", s.Left, human.Plural(max(s.Sequences, s.Left), "sequence"))
+		f.Err = fmt.Errorf("%d of %s left", s.Left, human.Plural(max(s.Sequences, s.Left), d.worker.Role.Unit()))
 		if s.Left == 0 {
-			f.Err = fmt.Errorf("it waits at %s", s.Step)
+			f.Err = fmt.Errorf("it waits at %s", s.Step.For(d.worker.Role))
 		}
 		for _, q := range s.Open {
-			fact := "  " + openText(q)
+			fact := "  " + openText(d.worker.Role, q)
 			if q.Why != "" {
 				fact += "  not moved: " + q.Why
 			}
@@ -300,6 +302,9 @@ func (d *drainer) late(now time.Time) error {
 // errNotReplaced is returned when no successor served by the deadline.
 var errNotReplaced = errors.New("no successor serves yet")
 
-func openText(q cluster.OpenSequence) string {
+func openText(r cluster.Role, q cluster.OpenSequence) string {
+	if !r.HoldsKV() {
+		return q.RequestID + "  " + human.Clock(time.Duration(q.AgeMS)*time.Millisecond)
+	}
 	return fmt.Sprintf("%s  %s tok out  %s", q.RequestID, human.Commas(q.OutTokens), human.Clock(time.Duration(q.AgeMS)*time.Millisecond))
 }

@@ -309,7 +309,7 @@ func changeText(c *client.WorkerChange) string {
 		text = string(c.From) + " -> " + text
 	}
 	if c.Drain != "" {
-		text += fmt.Sprintf(" %s, %d left", c.Drain, c.Left)
+		text += fmt.Sprintf(" %s, %d left", c.Drain.For(c.Role), c.Left)
 	}
 	if c.Reason != "" {
 		text += ": " + c.Reason

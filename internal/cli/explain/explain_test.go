@@ -69,8 +69,16 @@ func TestExplainWorkerInEveryState(t *testing.T) {
 		{"warming", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateWarming}, []string{"next: it serves"}},
 		{"ready", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateReady, StartedAt: begin, Generation: 1, InstanceID: 9, Stats: cluster.WorkerStats{KVTotal: 8, KVActive: 2, Running: 1}},
 			[]string{"frontends send it requests", "asked: it still runs generation 1", "load: 1 sequence, 0 waiting, 2 of 8 KV blocks"}},
-		{"encodes", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateReady, Role: cluster.RoleEncode, Generation: 2, InstanceID: 9, Stats: cluster.WorkerStats{Running: 2, Waiting: 1}},
-			[]string{"why: the vision tower is loaded and it turns images of requests into embeddings", "role: encode, on -", "load: 2 in work, 1 waiting\n"}},
+		{"encodes", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateReady, Role: cluster.RoleEncode, Generation: 2, InstanceID: 9, Stats: cluster.WorkerStats{
+			Running: 1, Waiting: 3, RequestsTotal: 1802, EncodedTotal: 700, ImagesCachedTotal: 1100, Embeddings: 30, EmbeddingsBytes: 20 << 20, EmbeddingsLimit: 256 << 20, TransfersTotal: 1798, TransferBytesTotal: 3 << 30,
+		}},
+			[]string{
+				"why: the vision tower is loaded and it turns images of requests into embeddings", "role: encode, on -", "load: 1 image in work, 3 waiting\n",
+				"images: 1,802 asked for, 700 encoded, 1,100 in the cache or in work already\n", "cache: embeddings of 30 images, 20.0 MiB of 256.0 MiB\n", "moved: 3.0 GiB of embeddings in 1,798 transfers\n",
+			}},
+		{"encodes no more", asked(cluster.DesireDrain, "n2"),
+			cluster.WorkerStatus{State: cluster.StateDraining, Role: cluster.RoleEncode, InstanceID: 9, Drain: &cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: begin, Sequences: 2, Left: 1, Outgoing: 1, Open: []cluster.OpenSequence{{RequestID: "r-1", AgeMS: 2000}}}},
+			[]string{"step: finish-images: 1 of 2 images left, 1 transfer from it\n", "open: r-1, for 2.0s\n"}},
 		{"full", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDegraded, Reason: "kv-high", Stats: cluster.WorkerStats{KVTotal: 100, KVActive: 97}},
 			[]string{"why: kv-high: 97 of 100 KV blocks are in use", "some may be preempted"}},
 		{"unhealthy", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDegraded, Reason: "unhealthy: no answer", Unhealthy: "no answer"},

@@ -164,12 +164,21 @@ func explainDraining(x *Explanation, v client.View, a cluster.Assignment, assign
 		return
 	}
 	x.since(d.StartedAt)
-	x.fact("step", "%s: %s left, %d KV transfers to it and %d from it", d.Step, leftText(d), d.Incoming, d.Outgoing)
+	left := fmt.Sprintf("%d of %s", d.Left, human.Plural(d.Sequences, w.Role.Unit()))
+	if w.Role.HoldsKV() {
+		x.fact("step", "%s: %s left, %d KV transfers to it and %d from it", d.Step, left, d.Incoming, d.Outgoing)
+	} else {
+		x.fact("step", "%s: %s left, %s from it", d.Step.For(w.Role), left, human.Plural(d.Outgoing, "transfer"))
+	}
 	if d.Acknowledged < d.Routers {
 		x.fact("routers", "%s", fleet.RoutersText(d, v.Nodes))
 	}
 	for _, o := range d.Open {
-		text := fmt.Sprintf("%s, %s out, for %s", o.RequestID, human.Plural(o.OutTokens, "token"), human.Duration(time.Duration(o.AgeMS)*time.Millisecond))
+		text := o.RequestID
+		if w.Role.HoldsKV() {
+			text += fmt.Sprintf(", %s out", human.Plural(o.OutTokens, "token"))
+		}
+		text += ", for " + human.Duration(time.Duration(o.AgeMS)*time.Millisecond)
 		if o.Why != "" {
 			text += ": " + o.Why
 		}
@@ -182,10 +191,6 @@ func explainDraining(x *Explanation, v client.View, a cluster.Assignment, assign
 	case d.Deadline.After(now):
 		x.fact("deadline", "in %s", human.Clock(d.Deadline.Sub(now)))
 	}
-}
-
-func leftText(d *cluster.DrainStatus) string {
-	return fmt.Sprintf("%d of %s", d.Left, human.Plural(d.Sequences, "sequence"))
 }
 
 // workerFacts adds what does not depend on the state.
@@ -215,7 +220,13 @@ func (x *Explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	switch {
 	case !fleet.Measured(w):
 	case !w.Role.HoldsKV():
-		x.fact("load", "%d in work, %d waiting", w.Stats.Running, w.Stats.Waiting)
+		st := &w.Stats
+		x.fact("load", "%s in work, %d waiting", human.Plural(st.Running, "image"), st.Waiting)
+		x.fact("images", "%s asked for, %s encoded, %s in the cache or in work already", human.Commas(int(st.RequestsTotal)), human.Commas(int(st.EncodedTotal)), human.Commas(int(st.ImagesCachedTotal)))
+		if st.EmbeddingsLimit > 0 {
+			x.fact("cache", "embeddings of %s, %s of %s", human.Plural(st.Embeddings, "image"), human.Bytes(st.EmbeddingsBytes), human.Bytes(st.EmbeddingsLimit))
+		}
+		x.fact("moved", "%s of embeddings in %s", human.Bytes(int64(st.TransferBytesTotal)), human.Plural(int(st.TransfersTotal), "transfer"))
 	default:
 		x.fact("load", "%s, %d waiting, %d of %d KV blocks", human.Plural(w.Stats.Running, "sequence"), w.Stats.Waiting+w.Stats.RemoteWait, w.Stats.KVUsed(), w.Stats.KVTotal)
 	}
@@ -241,6 +252,16 @@ func (x *Explanation) activity(a *cluster.Activity) {
 	}
 	if n := a.SequencesTotal - shownActivity; n > 0 {
 		x.fact("sequence", "and %d more", n)
+	}
+	for _, m := range a.Images[:min(len(a.Images), shownActivity)] {
+		cached := ""
+		if m.Cached {
+			cached = ", cached"
+		}
+		x.fact("image", "%s %s%s, for %s, %s, for %s", human.OrDash(m.RequestID), m.State, cached, m.Worker, human.Plural(m.Tokens, "token"), human.Duration(time.Duration(m.AgeMS)*time.Millisecond))
+	}
+	if n := a.ImagesTotal - shownActivity; n > 0 {
+		x.fact("image", "and %d more", n)
 	}
 	for _, t := range a.Transfers[:min(len(a.Transfers), shownActivity)] {
 		done := "-"

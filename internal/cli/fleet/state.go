@@ -26,6 +26,8 @@ func LastServing(sess *session.Session, name string, v client.View) bool {
 	}
 	if w.Role == cluster.RoleDecode {
 		sess.Out.Note("%s is the only decode worker that serves: new requests wait up to %s for another one", name, cluster.SuccessorWait)
+	} else if w.Role == cluster.RoleEncode {
+		sess.Out.Note("%s is the only encode worker that serves: workers that compute prompts encode images meanwhile", name)
 	} else {
 		sess.Out.Note("%s is the only %s worker that serves", name, w.Role)
 	}
@@ -37,17 +39,18 @@ func Safe(st cluster.WorkerStatus) bool {
 	return (st.State == cluster.StateDrained || st.State == cluster.StateStopped) && st.Drain != nil && st.Drain.Safe
 }
 
-// DrainText says in a few words what a drain waits for.
-func DrainText(d *cluster.DrainStatus) string {
+// DrainText says in a few words what the drain of a worker waits for.
+func DrainText(w cluster.Worker) string {
+	d := w.Drain
 	switch {
 	case d.Left > 0:
-		return fmt.Sprintf("%d of %s left", d.Left, human.Plural(max(d.Sequences, d.Left), "sequence"))
+		return fmt.Sprintf("%d of %s left", d.Left, human.Plural(max(d.Sequences, d.Left), w.Role.Unit()))
 	case d.Step == cluster.DrainIncoming:
 		return human.Plural(d.Incoming, "transfer") + " pending"
 	case d.Step == cluster.DrainOutgoing && d.Outgoing > 0:
 		return fmt.Sprintf("%d held for others", d.Outgoing)
 	}
-	return string(d.Step)
+	return d.Step.For(w.Role)
 }
 
 // RoutersText says how many routers have taken notice that a worker takes no new requests.
@@ -85,7 +88,38 @@ func Measured(w cluster.Worker) bool {
 	return w.InstanceID != 0 && (w.Stats.KVTotal > 0 || !w.Role.HoldsKV() && up)
 }
 
-// OpenSequences counts a worker's running and waiting sequences.
+// OpenSequences counts a worker's running and waiting sequences, or images.
 func OpenSequences(w cluster.Worker) int {
 	return w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
+}
+
+// Work counts what workers have in hand.
+type Work struct {
+	Sequences, Images int
+	none              cluster.Role // of the worker whose work is none
+}
+
+// Add counts n pieces of the work of a role.
+func (k *Work) Add(r cluster.Role, n int) {
+	if r.HoldsKV() {
+		k.Sequences += n
+	} else {
+		k.Images += n
+	}
+	k.none = r
+}
+
+// Sum is the number of all pieces.
+func (k *Work) Sum() int { return k.Sequences + k.Images }
+
+// String is like "3 sequences and 1 image".
+func (k *Work) String() string {
+	sequences, images := human.Plural(k.Sequences, "sequence"), human.Plural(k.Images, "image")
+	switch {
+	case k.Sequences > 0 && k.Images > 0:
+		return sequences + " and " + images
+	case k.Images > 0, k.Sequences == 0 && k.none == cluster.RoleEncode:
+		return images
+	}
+	return sequences
 }

@@ -162,8 +162,8 @@ func (o *RoleOptions) wait(ctx context.Context, w *client.Watch, topo cluster.To
 				Action: fmt.Sprintf("%s is no %s worker after %s", name, role, human.Duration(o.Timeout)), Err: fmt.Errorf("it is %s", human.State(last)),
 				Facts: []string{"the work goes on"}, Tries: []string{"dynctl ps", back},
 			}
-			if d := last.Drain; d != nil {
-				f.Facts = append(f.Facts, fleet.DrainText(d))
+			if last.Drain != nil {
+				f.Facts = append(f.Facts, fleet.DrainText(last))
 			}
 			return f
 		},
@@ -190,8 +190,8 @@ func (o *RoleOptions) wait(ctx context.Context, w *client.Watch, topo cluster.To
 		}
 		done = a.Role == role && last.Role == role && last.State.Serving() && last.Generation == a.Generation
 		row := led.Worker(last, v.Nodes, done, o.Session.Out.Now())
-		if d := last.Drain; d != nil && last.State == cluster.StateDraining {
-			row.Detail = fleet.DrainText(d)
+		if last.Drain != nil && last.State == cluster.StateDraining {
+			row.Detail = fleet.DrainText(last)
 		}
 		s = progress.Screen{
 			Operation: "set", Subject: name, Title: fmt.Sprintf("%s  %s to %s", name, res.From, role), Rows: []progress.Row{row},

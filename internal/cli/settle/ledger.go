@@ -96,10 +96,10 @@ func (l *Ledger) Leaving(w cluster.Worker, nodes []cluster.Node, gone bool, now 
 		r.State, r.Word, r.Took = progress.Done, "removed", max(r.Took, time.Millisecond)
 		r.Line += r.Word
 	case w.State == cluster.StateDraining && d != nil && d.Left > 0:
-		r.Word, r.Detail = "draining", fleet.DrainText(d)
+		r.Word, r.Detail = "draining", fleet.DrainText(w)
 		r.Line += r.Word + " " + r.Detail
 	case w.State == cluster.StateDraining && d != nil:
-		r.Word, r.Detail = "draining", fleet.DrainText(d)
+		r.Word, r.Detail = "draining", fleet.DrainText(w)
 		r.Line += r.Word
 	default:
 		r.Line += r.Word

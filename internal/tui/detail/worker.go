@@ -64,7 +64,7 @@ func (m *worker) Sections(width int) [][]Section {
 	}
 	left := []Section{m.sequenceSection(w)}
 	if w.Drain != nil {
-		left = append(left, m.drainSection(w.Drain))
+		left = append(left, m.drainSection(w))
 	}
 	if !w.Role.HoldsKV() {
 		return stack(width, append(left, m.transferSection(w)), []Section{m.identitySection(w, i), m.totalsSection(w)})

@@ -12,12 +12,17 @@ import (
 
 // drainSection shows how far a drain has come. It says safe only when the worker
 // does.
-func (m *worker) drainSection(d *cluster.DrainStatus) Section {
-	g := m.Glyphs
-	now := slices.Index(cluster.DrainSteps, d.Step)
+func (m *worker) drainSection(w *cluster.Worker) Section {
+	g, d, all := m.Glyphs, w.Drain, cluster.DrainSteps
+	now := slices.Index(all, d.Step)
 	ended := !d.EndedAt.IsZero() || d.Safe
 	var lines [][]draw.Span
-	for i, step := range cluster.DrainSteps {
+	wide := 18
+	for _, step := range cluster.DrainStepsOf(w.Role) {
+		wide = max(wide, len(step.For(w.Role)))
+	}
+	for _, step := range cluster.DrainStepsOf(w.Role) {
+		i := slices.Index(all, step)
 		glyph, st := g.Starting, draw.Dim
 		switch {
 		case ended || i < now:
@@ -25,18 +30,19 @@ func (m *worker) drainSection(d *cluster.DrainStatus) Section {
 		case i == now:
 			glyph, st = g.Draining, draw.Warn
 		}
-		text := string(step)
+		name := step.For(w.Role)
+		text := name
 		switch step {
 		case cluster.DrainDiscovery:
 			if d.Routers > 0 {
-				text = fmt.Sprintf("%-18s %d of %d routers acknowledged", step, d.Acknowledged, d.Routers)
+				text = fmt.Sprintf("%-*s %d of %d routers acknowledged", wide, name, d.Acknowledged, d.Routers)
 			}
 		case cluster.DrainIncoming:
-			text = fmt.Sprintf("%-18s %d transfers pending", step, d.Incoming)
+			text = fmt.Sprintf("%-*s %d transfers pending", wide, name, d.Incoming)
 		case cluster.DrainSequences:
-			text = fmt.Sprintf("%-18s %d of %d left", step, d.Left, d.Sequences)
+			text = fmt.Sprintf("%-*s %d of %d left", wide, name, d.Left, d.Sequences)
 		case cluster.DrainOutgoing:
-			text = fmt.Sprintf("%-18s %d held for others", step, d.Outgoing)
+			text = fmt.Sprintf("%-*s %d held for others", wide, name, d.Outgoing)
 		}
 		lines = append(lines, []draw.Span{st.Text(glyph + " "), draw.Plain.Text(text)})
 	}
