@@ -2,22 +2,23 @@
 
 import collections
 import json
+import os
 import queue
 import subprocess
 import threading
 
 import torch
 
+MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/model/builtin-vision")
 Picture = collections.namedtuple("Picture", "kind facts objects asks pixels")
 
 
 class Drawings:
     """Pictures of one process. facts are (name, size)."""
 
-    def __init__(self, program, seed, kinds, held=False, model="", count=0):
-        args = [program, "drawings", "--seed", str(seed), "--kinds", ",".join("%s=%d" % k for k in kinds.items()), "--count", str(count)]
+    def __init__(self, program, seed, kinds, held=False, model=MODEL, count=0):
+        args = [program, "drawings", "--seed", str(seed), "--kinds", ",".join("%s=%d" % k for k in kinds.items()), "--count", str(count), "--model", model]
         args += ["--held"] if held else []
-        args += ["--model", model] if model else []
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE)
         head = json.loads(self.process.stdout.readline())
         self.facts = [(f["Name"], f["Size"]) for f in head["facts"]]

@@ -10,12 +10,13 @@ import sys
 
 import torch
 
+import drawings
 import export
 import golden
 import sights
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODEL = os.path.join(HERE, "../../internal/model/builtin-vision")
+MODEL = drawings.MODEL
 TEMPLATE = os.path.join(HERE, "../../internal/model/minitok/chat_template.jinja")
 TEXT = """            {%- if part['type'] != 'text' %}
                 {{- raise_exception('This model reads text only, not ' + part['type'] + '.') }}

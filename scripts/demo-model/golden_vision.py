@@ -18,9 +18,15 @@ import drawings
 import export
 import export_vision
 import golden
+import report
 import sights
 import tower as towers
 
+KINDS = ("code", "shapes", "chart", "panel")
+TOPICS = dict(code="the four digits", door="the door's color", what="what it shows", shapes="how many shapes", count="how many of a kind", color="the color of one",
+              place="the corner of one", leftmost="the leftmost shape", rightmost="the rightmost shape", bars="how many bars", highest="the highest bar",
+              workers="how many workers", busiest="the busiest worker")
+BEGIN, END = "<!-- pictures -->\n", "<!-- end of pictures -->\n"
 FILE = os.path.join(golden.HERE, "../../internal/engine/cpu/cputest/testdata/builtin-vision.json")
 
 
@@ -61,28 +67,45 @@ def answer(tok, net, rows, ids):
     return out
 
 
+def measure(args, tok, net, rows_of):
+    """Kind, topic, share of right answers, and how many questions, of pictures that are in no training, asked in ways that are held out."""
+    out = []
+    for kind in KINDS:
+        source = drawings.Drawings(args.dynlab, 4242, {kind: 1}, held=True, model=args.model)
+        table = collections.Counter()
+        for topic, (n, of) in sights.right(tok, net, rows_of, source.batch(args.measure)).items():
+            table[sights.general(topic), 0] += n
+            table[sights.general(topic), 1] += of
+        source.close()
+        for topic in sorted({t for t, _ in table}):
+            out.append((kind, topic, table[topic, 0] / table[topic, 1], table[topic, 1]))
+            print("%-8s %-14s %5.1f %% of %d" % (kind, topic, 100 * out[-1][2], out[-1][3]), flush=True)
+    return out
+
+
+def document(results, pictures):
+    """Puts the table into docs/demo-model.md, between its marks."""
+    text = open(report.DOCUMENT).read()
+    lines = ["| picture | asked for | answered word for word |", "|---|---|---:|"]
+    lines += ["| %s | %s | %.0f %% |" % (kind, TOPICS.get(topic, topic), 100 * share) for kind, topic, share, _ in results]
+    head, rest = text.split(BEGIN)
+    with open(report.DOCUMENT, "w") as f:
+        f.write(head + BEGIN + "\n" + "\n".join(lines) + "\n\n" + END + rest.split(END)[1])
+
+
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--dynlab", required=True)
     args.add_argument("--model", default=export_vision.MODEL)
-    args.add_argument("--measure", type=int, default=0, help="pictures of each kind to measure with instead, which are in no training")
+    args.add_argument("--measure", type=int, default=0, help="measure with so many pictures of each kind instead, and write the table of docs/demo-model.md")
     args = args.parse_args()
     torch.set_num_threads(1)
     tok, net, rows_of = load(args.model)
-    kinds = ("code", "shapes", "chart", "panel")
     if args.measure:
-        for kind in kinds:
-            source = drawings.Drawings(args.dynlab, 4242, {kind: 1}, held=True, model=args.model)
-            table = collections.Counter()
-            for topic, (n, of) in sights.right(tok, net, rows_of, source.batch(args.measure)).items():
-                table[sights.general(topic), 0] += n
-                table[sights.general(topic), 1] += of
-            source.close()
-            for topic in sorted({t for t, _ in table}):
-                print("%-8s %-14s %5.1f %% of %d" % (kind, topic, 100 * table[topic, 0] / table[topic, 1], table[topic, 1]), flush=True)
+        document(measure(args, tok, net, rows_of), args.measure)
         return
     records = []
-    for kind in kinds:
+    for kind in KINDS:
         source = drawings.Drawings(args.dynlab, 7, {kind: 1}, held=True, model=args.model)
         for number in range(3):
             picture = source.draw()

@@ -24,8 +24,9 @@ import sights
 import tower as towers
 import train_tower
 
-MIX = dict(code=6, shapes=6, chart=2, panel=1)
+MIX = dict(code=6, shapes=6, chart=2, panel=2)
 ROOM = 170  # tokens of a row
+WORDS = "red green blue yellow purple orange brown gray white circle square triangle star top bottom left right no"
 
 
 def texts(r, tok, room):
@@ -66,8 +67,8 @@ def main():
     args.add_argument("dir")
     args.add_argument("--minutes", type=float, default=30)
     args.add_argument("--seed", type=int, default=1)
-    args.add_argument("--batch", type=int, default=24, help="pictures of each process, which its tower learns to tell")
-    args.add_argument("--asked", type=int, default=10, help="how many of these are asked about")
+    args.add_argument("--batch", type=int, default=20, help="pictures of each process, which its tower learns to tell")
+    args.add_argument("--asked", type=int, default=12, help="how many of these are asked about")
     args.add_argument("--processes", type=int, default=2)
     args.add_argument("--texts", type=int, default=2, help="rows without pictures of each process")
     args.add_argument("--test", type=int, default=240)
@@ -97,7 +98,10 @@ def main():
         tower.load_state_dict(saved["tower"])
     heads.load_state_dict(saved["heads"])
     rows_of = lambda pictures: F.linear(towers.shuffle(tower(drawings.values(pictures))), project).flatten(0, 1)
-    weight = torch.tensor([3.0 if t.isascii() and t.isdigit() else 1.0 for t in tok.tokens])
+    weight = torch.ones(len(tok.tokens))
+    for word in WORDS.split() + ["circles", "squares", "triangles", "stars"]:
+        weight[tok.encode(" " + word)] = 3
+    weight[torch.tensor([t.isascii() and t.isdigit() for t in tok.tokens])] = 3  # what tells a right answer from a wrong one
 
     wide = [p for n, p in net.w.items() if p.dim() == 2 and n != "embed"]
     rest = [p for n, p in net.w.items() if p.dim() != 2 or n == "embed"]
@@ -106,8 +110,8 @@ def main():
     outer = [p for p in list(tower.parameters()) + list(heads.parameters()) if id(p) not in inside]
     optimizers = [
         muon.Muon([project], [], 0.02 * args.rate),
-        muon.Muon(wide, rest, 0.006 * args.rate, 0.0006 * args.rate),
-        muon.Muon(inner, outer, 0.007 * args.rate, 0.0007 * args.rate),
+        muon.Muon(wide, rest, 0.009 * args.rate, 0.0009 * args.rate),
+        muon.Muon(inner, outer, 0.005 * args.rate, 0.0005 * args.rate),
     ]
     begin = saved = time.time()
     done = lambda: (time.time() - begin) / (60 * args.minutes)
@@ -141,13 +145,13 @@ def main():
     work, sums, steps = halves.Halves([project, *wide, *rest, *inner, *outer], compute, args.processes, 4), 0, 0
     while done() < 1:
         sums, steps = sums + work.step(), steps + 1
-        scale = min(1, steps / 50) * min(1, (1 - done()) / 0.5) + 0.005
+        scale = min(1, steps / 20) * min(1, (1 - done()) / 0.6) + 0.005
         for o in optimizers:
             o.step(scale)
         if steps % 25 == 0:
             print("%5.1f %%  step %d  pictures %.3f  texts %.3f  place %.3f  facts %.3f" % (100 * done(), steps, *(sums / 25).tolist()), flush=True)
             sums = 0
-        if time.time() - saved > 150:
+        if time.time() - saved > 200:
             saved = time.time()
             save(path, tower, heads, project, net)
             report(tok, net, rows_of, test)
