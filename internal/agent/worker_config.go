@@ -17,6 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/nixl/ucx"
 	"github.com/dynctl/dynctl/internal/worker"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // workerConfig collects what a worker needs from this node.
@@ -31,7 +32,7 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 		encode = cluster.Endpoint{} // the configuration was checked
 	}
 	return worker.Config{
-		Encode:     encode,
+		Encode: encode, Embeddings: media.Sizes{Cache: int64(a.cfg.Multimodal.EmbeddingCacheMB) << 20},
 		Assignment: as, Namespace: a.cfg.Namespace, Node: a.nodeID, Restarts: restarts, Taints: a.cfg.Node.Taints,
 		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
 		NIXL: a.nixlConfig, Settings: a.settings.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log, Health: worker.HealthCheck(a.cfg.HealthCheck),

@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute, ReplicaSync: true},
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Drain:        config.Drain{Deadline: time.Minute},
-		Multimodal:   config.Multimodal{MaxFileSizeMB: 50},
+		Multimodal:   config.Multimodal{MaxFileSizeMB: 50, EmbeddingCacheMB: 256},
 	}
 	want.Discovery = config.Discovery{Backend: "etcd", Bucket: "dynctl"}
 	want.Kubernetes = config.Kubernetes{KubernetesClient: config.KubernetesClient{Mode: "pod"}, PodInfo: "/etc/podinfo", LeaseTTL: 30 * time.Second}

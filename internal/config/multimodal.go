@@ -17,6 +17,7 @@ type Multimodal struct {
 	AllowedLocalMediaPath string `mapstructure:"allowed_local_media_path"`
 	MaxFileSizeMB         int    `mapstructure:"max_file_size_mb"` // MiB
 	AllowPrivate          bool   `mapstructure:"allow_private_addresses"`
+	EmbeddingCacheMB      int    `mapstructure:"embedding_cache_mb"` // MiB, of each worker
 }
 
 // MediaNone lets requests name no files of the node.
@@ -55,5 +56,8 @@ func multimodalKeys() []Key {
 	}, {
 		Name: "multimodal.allow_private_addresses", Kind: KindBool, Default: false, Aliases: []Alias{{Name: "DYN_MM_ALLOW_INTERNAL"}},
 		Help: "fetch images also from addresses that are not public, such as those of this network, and by http: then whoever may send requests can have the node read what it can reach",
+	}, {
+		Name: "multimodal.embedding_cache_mb", Kind: KindInt, Default: 256, Min: 1, Max: 1 << 20,
+		Help: "memory of each worker for embeddings of images, in MiB: an image that comes again is neither encoded nor moved while they are there",
 	}}
 }
