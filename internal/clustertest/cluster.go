@@ -330,6 +330,12 @@ func (c *Cluster) Declare(prefill, decode int) {
 	})
 }
 
+// Encode is the number of encode workers that Declare asks for.
+func (c *Cluster) Encode() int { return c.opts.Encode }
+
+// SetEncode changes it.
+func (c *Cluster) SetEncode(n int) { c.opts.Encode = n }
+
 // Insist gives an order that may be given twice, again for as long as the store does not
 // answer, as it may on a busy machine.
 func (c *Cluster) Insist(order func(context.Context) error) {

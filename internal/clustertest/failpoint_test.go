@@ -227,12 +227,18 @@ func killAt(t *testing.T, c *clustertest.Cluster, o clustertest.Options, point s
 // workerOf is a decode worker of a node.
 func workerOf(t *testing.T, c *clustertest.Cluster, n *clustertest.RunningNode) string {
 	t.Helper()
+	return workerIn(t, c, n, cluster.RoleDecode)
+}
+
+// workerIn is a worker of a node in a role.
+func workerIn(t *testing.T, c *clustertest.Cluster, n *clustertest.RunningNode, role cluster.Role) string {
+	t.Helper()
 	for _, w := range c.Watch.View().Workers() {
-		if w.Node == n.ID && w.Role == cluster.RoleDecode {
+		if w.Node == n.ID && w.Role == role {
 			return w.Name
 		}
 	}
-	t.Fatalf("no decode worker on %s", n.Name)
+	t.Fatalf("no %s worker on %s", role, n.Name)
 	return ""
 }
 
@@ -276,24 +282,29 @@ func waitBack(t *testing.T, c *clustertest.Cluster, n *clustertest.RunningNode, 
 	serving := func() bool {
 		return slices.ContainsFunc(c.LiveStats(), func(st cluster.WorkerStatus) bool { return st.Node == n.ID && st.Role == role })
 	}
-	settled := func(prefill, decode int) {
+	settled := func(prefill, decode, encode int) {
 		t.Helper()
+		c.SetEncode(encode)
 		c.Declare(prefill, decode)
-		c.WaitView(fmt.Sprintf("%d prefill and %d decode workers serve", prefill, decode), func(v client.View) bool {
+		c.WaitView(fmt.Sprintf("%d prefill, %d decode and %d encode workers serve", prefill, decode, encode), func(v client.View) bool {
 			all := v.Workers()
-			return len(all) == prefill+decode && !slices.ContainsFunc(all, func(w cluster.Worker) bool { return !w.State.Serving() })
+			return len(all) == prefill+decode+encode && !slices.ContainsFunc(all, func(w cluster.Worker) bool { return !w.State.Serving() })
 		})
 	}
-	settled(prefill, decode)
+	encode := c.Encode()
+	settled(prefill, decode, encode)
 	if serving() {
 		return
 	}
-	if role == cluster.RolePrefill {
-		settled(prefill-1, decode)
-	} else {
-		settled(prefill, decode-1)
+	switch role {
+	case cluster.RolePrefill:
+		settled(prefill-1, decode, encode)
+	case cluster.RoleEncode:
+		settled(prefill, decode, encode-1)
+	default:
+		settled(prefill, decode-1, encode)
 	}
-	settled(prefill, decode)
+	settled(prefill, decode, encode)
 	c.WaitView(n.Name+" has a worker again", func(client.View) bool { return serving() })
 }
 

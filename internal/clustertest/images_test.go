@@ -3,6 +3,7 @@ package clustertest_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -26,6 +27,7 @@ import (
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/nixl/ucx"
 	"github.com/dynctl/dynctl/internal/patience"
 )
 
@@ -126,33 +128,43 @@ type seen struct {
 	prompt, images, cached int
 	status                 int
 	problem, param         string
+	hits                   int      // embeddings that were there already
 	encoded                []string // by which workers
 	parts                  int      // images whose embeddings were needed
 }
 
 // look asks about pictures, which stand between the words of the question.
-func look(t *testing.T, c *clustertest.Cluster, urls ...string) (s seen) {
+func look(t *testing.T, c *clustertest.Cluster, urls ...string) seen {
 	t.Helper()
 	return lookIn(t, c, "auto", urls...)
 }
 
 // lookIn is look with the detail that is wanted of all pictures.
-func lookIn(t *testing.T, c *clustertest.Cluster, detail string, urls ...string) (s seen) {
+func lookIn(t *testing.T, c *clustertest.Cluster, detail string, urls ...string) seen {
 	t.Helper()
+	s, err := lookAt(t.Context(), c, detail, urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lookAt is lookIn for clients that may leave.
+func lookAt(ctx context.Context, c *clustertest.Cluster, detail string, urls ...string) (s seen, err error) {
 	parts := []any{map[string]any{"type": "text", "text": strings.Repeat("what do you see here ", 3)}}
 	for i, u := range urls {
 		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": u, "detail": detail}}, map[string]any{"type": "text", "text": fmt.Sprint("and ", i)})
 	}
-	resp, err := c.Post(t.Context(), "/v1/chat/completions", map[string]any{
+	resp, err := c.Post(ctx, "/v1/chat/completions", map[string]any{
 		"model": c.Model, "max_tokens": 12, "temperature": 0, "ignore_eos": true, "nvext": map[string]any{"extra_fields": []string{"timing"}}, "messages": []any{map[string]any{"role": "user", "content": parts}},
 	})
 	if err != nil {
-		t.Fatal(err)
+		return s, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		return s, err
 	}
 	var a struct {
 		Choices []struct {
@@ -170,6 +182,7 @@ func lookIn(t *testing.T, c *clustertest.Cluster, detail string, urls ...string)
 			Timing struct {
 				Images struct {
 					Count     int
+					Cached    int
 					EncodeMS  float64  `json:"encode_ms"`
 					EncodedBy []string `json:"encoded_by"`
 				}
@@ -177,14 +190,14 @@ func lookIn(t *testing.T, c *clustertest.Cluster, detail string, urls ...string)
 		}
 	}
 	if err := json.Unmarshal(b, &a); err != nil {
-		t.Fatalf("%s: %v", b, err)
+		return s, fmt.Errorf("%s: %w", b, err)
 	}
 	s = seen{status: resp.StatusCode, problem: a.Error.Message, param: a.Error.Param, prompt: a.Usage.Prompt, images: a.Usage.Details.Images, cached: a.Usage.Details.Cached,
-		parts: a.NVExt.Timing.Images.Count, encoded: a.NVExt.Timing.Images.EncodedBy}
+		parts: a.NVExt.Timing.Images.Count, hits: a.NVExt.Timing.Images.Cached, encoded: a.NVExt.Timing.Images.EncodedBy}
 	if len(a.Choices) > 0 {
 		s.text = a.Choices[0].Message.Content
 	}
-	return s
+	return s, nil
 }
 
 // The same pictures give the same text wherever they are encoded and prefilled.
@@ -206,6 +219,7 @@ func TestImagesOverHTTP(t *testing.T) {
 		{name: "alone", decode: 1},
 		{name: "E+PD", encode: 1, decode: 1},
 		{name: "E+P+D", encode: 1, prefill: 1, decode: 1, transport: "tcp"},
+		{name: "E+P+D over ucx", encode: 1, prefill: 1, decode: 1, transport: ucx.Name},
 		{name: "2E+P+2D, prefill first", encode: 2, prefill: 1, decode: 2, strategy: "prefill-first"},
 		{name: "E+P+D in two processes", encode: 1, prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"encode", "prefill"}, Process: true}}},
 		{name: "Gemma 3 alone", decode: 1, dir: gemma},
@@ -214,6 +228,9 @@ func TestImagesOverHTTP(t *testing.T) {
 		{name: "Gemma 3, E+2P+D, prefill first", encode: 1, prefill: 2, decode: 1, strategy: "prefill-first", dir: gemma, budget: 40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			if err := ucx.Available(); tc.transport == ucx.Name && err != nil {
+				t.Skip(err)
+			}
 			dir, rows, last := cmp.Or(tc.dir, llava), 25, 3
 			if dir == gemma {
 				rows, last = 36, 2 // the prefix cache has the first image of the last question to its end

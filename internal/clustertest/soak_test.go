@@ -37,6 +37,39 @@ func TestSoak(t *testing.T) {
 	})
 }
 
+// The same with requests that have images, among which encode workers are drained and killed,
+// too.
+func TestSoakImages(t *testing.T) {
+	duration := soakTime(t)
+	c := clustertest.Start(t, clustertest.Options{
+		Model: seer(t), Encode: 2, Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 128, MaxBatchTokens: 64},
+		Nodes: []clustertest.Node{
+			{Roles: []string{"decode"}, Process: true}, {Roles: []string{"prefill"}, Process: true}, {Roles: []string{"decode"}, Process: true},
+			{Roles: []string{"encode"}, Process: true}, {Roles: []string{"encode"}, Process: true},
+		},
+	})
+	c.WaitRemotePrefill()
+	s := &soak{t: t, c: c, lasting: [2]int{0, 2}}
+	for i := range 30 {
+		urls := []string{drawing(i), drawing(i + 1), drawing(i)}[:1+i%3]
+		s.pictures = append(s.pictures, urls)
+		s.saw = append(s.saw, look(t, c, urls...))
+	}
+	encoder := func(s *soak) *clustertest.RunningNode { return c.Nodes[3+s.r.IntN(2)] }
+	runSoak(s, duration, []soakFault{
+		{"drain and resume", (*soak).drain},
+		{"kill and restart", (*soak).kill},
+		{"change of strategy", (*soak).change},
+		{"drain and resume an encode worker", func(s *soak) { s.drainOne(workerIn(t, c, encoder(s), cluster.RoleEncode)) }},
+		{"kill and restart an encode worker", func(s *soak) {
+			victim := encoder(s)
+			victim.Kill()
+			victim.Restart()
+			waitBack(t, c, victim, cluster.RoleEncode, 1, 2)
+		}},
+	})
+}
+
 // soakTime is how long a soak is to run.
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
@@ -96,6 +129,9 @@ type soak struct {
 	faults      map[string]int
 	lasting     [2]int // nodes that no fault kills
 	workers     int    // in a process, where they are many
+
+	pictures [][]string // of questions, and the answers
+	saw      []seen
 }
 
 type soakFault struct {
@@ -133,6 +169,10 @@ func (s *soak) one(r *rand.Rand) {
 	if r.IntN(5) == 0 {
 		defer time.AfterFunc(time.Duration(r.IntN(200))*time.Millisecond, cancel).Stop()
 	}
+	if len(s.pictures) > 0 && r.IntN(2) == 0 {
+		s.look(ctx, r)
+		return
+	}
 	i := r.IntN(len(s.prompts))
 	a, err := s.c.Complete(ctx, streamBody(s.prompts[i], soakTokens))
 	switch w := s.want[i]; {
@@ -140,6 +180,20 @@ func (s *soak) one(r *rand.Rand) {
 		s.left.Add(1)
 	case err != nil || a.Text != w.Text || a.Finish != w.Finish || a.Usage != w.Usage:
 		s.t.Errorf("stream: %v, got %q %s %+v, want %q %s %+v", err, a.Text, a.Finish, a.Usage, w.Text, w.Finish, w.Usage)
+	default:
+		s.ended.Add(1)
+	}
+}
+
+// look asks about pictures.
+func (s *soak) look(ctx context.Context, r *rand.Rand) {
+	i := r.IntN(len(s.pictures))
+	got, err := lookAt(ctx, s.c, "auto", s.pictures[i]...)
+	switch w := s.saw[i]; {
+	case err != nil && ctx.Err() != nil:
+		s.left.Add(1)
+	case err != nil || got.status != w.status || got.text != w.text || got.images != w.images:
+		s.t.Errorf("pictures %d: %v, got %+v, want %+v", i, err, got, w)
 	default:
 		s.ended.Add(1)
 	}
