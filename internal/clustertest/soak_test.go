@@ -49,7 +49,9 @@ func TestSoakImages(t *testing.T) {
 		},
 	})
 	c.WaitRemotePrefill()
-	s := &soak{t: t, c: c, lasting: [2]int{0, 2}}
+	// Two processes more than above: each may have a connection for requests and one for
+	// embeddings, of six goroutines.
+	s := &soak{t: t, c: c, lasting: [2]int{0, 2}, workers: 2 * 2 * 6}
 	for i := range 30 {
 		urls := []string{drawing(i), drawing(i + 1), drawing(i)}[:1+i%3]
 		s.pictures = append(s.pictures, urls)
