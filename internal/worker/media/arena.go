@@ -2,8 +2,10 @@ package media
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -106,6 +108,17 @@ func (p *piece) put() {
 
 // bytes is the memory of the piece.
 func (p *piece) bytes() []byte { return p.a.mem.Bytes()[p.span.at:][:p.size:p.size] }
+
+// fill copies rows into the piece.
+func (p *piece) fill(rows [][]float32) {
+	at := p.bytes()
+	for _, row := range rows {
+		for i, v := range row {
+			binary.LittleEndian.PutUint32(at[4*i:], math.Float32bits(v))
+		}
+		at = at[4*len(row):]
+	}
+}
 
 // desc is the piece as NIXL knows it.
 func (p *piece) desc() nixl.Desc { return p.a.region.Desc(p.span.at, p.size) }

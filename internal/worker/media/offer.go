@@ -2,9 +2,7 @@ package media
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -76,13 +74,7 @@ func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][
 	if err != nil {
 		return OfferLeft, err
 	}
-	at := piece.bytes()
-	for _, row := range rows {
-		for i, v := range row {
-			binary.LittleEndian.PutUint32(at[4*i:], math.Float32bits(v))
-		}
-		at = at[4*width:]
-	}
+	piece.fill(rows)
 	desc := piece.desc()
 	ticket, err := p.cfg.KV.Agent().OpenTicket(nixl.TicketSpec{Access: nixl.Read, Descs: []nixl.Desc{desc}, Deadline: req.Deadline, Tag: req.RequestID})
 	if err != nil {
