@@ -28,12 +28,22 @@ func TestTallyOfEncodeWorkers(t *testing.T) {
 				st.Stats.StepsTotal++
 				st.Stats.StepNanosTotal += uint64(time.Second / 2)
 				st.Stats.GeneratedTotal += 10
+				st.Stats.RequestsTotal += 8
+				st.Stats.EncodedTotal += 2
+				st.Stats.ImagesCachedTotal += 6
+				st.Stats.TransferBytesTotal += 1 << 20
 				y.workerStatus(event(t, *st))
 			}
 			s = fill(y, viewOf(decode, encode), nil)
 		}
 		if w := s.Workers[1]; w.TokS != nil || w.HitRate != nil || !is(w.Busy, 0.5) {
 			t.Errorf("encode worker: %s tokens/s, busy %s", show(w.TokS), show(w.Busy))
+		}
+		if r := s.Workers[1].Images; r == nil || !is(r.EncodedS, 2) || !is(r.HitRate, 0.75) || !is(r.MovedBS, 1<<20) {
+			t.Errorf("images: %+v", r)
+		}
+		if s.Workers[0].Images != nil {
+			t.Errorf("images of a decode worker: %+v", s.Workers[0].Images)
 		}
 		if !is(s.Workers[0].TokS, 10) {
 			t.Errorf("decode worker: %s tokens/s", show(s.Workers[0].TokS))

@@ -53,6 +53,8 @@ type workerTally struct {
 	base    cluster.WorkerStatus // the status from which speed and busy are measured
 	speed   *float64             // tokens per second; nil until there are two statuses
 	busy    *float64             // fraction of time in steps; nil likewise
+	encoded *float64             // images per second, of an encode worker; nil likewise
+	moved   *float64             // bytes of embeddings per second, likewise
 	samples []hitSample
 	mute    bool // was asked and did not answer, and has not been heard since
 }
@@ -61,9 +63,18 @@ type workerTally struct {
 // publish a second status right after the first.
 const rateSpan = 500 * time.Millisecond
 
+// hitSample is how many prompt tokens, or images, a worker was asked for, and how many of them
+// it had.
 type hitSample struct {
 	at             time.Time
 	prompt, cached uint64
+}
+
+func sampleOf(st *cluster.WorkerStatus) hitSample {
+	if !st.Role.HoldsKV() {
+		return hitSample{st.UpdatedAt, st.Stats.RequestsTotal, st.Stats.ImagesCachedTotal}
+	}
+	return hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
 }
 
 func newTally() *tally {
@@ -108,7 +119,7 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	}
 	w.last, w.heard, w.mute = st, time.Now(), false
 	w.measure()
-	sample := hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
+	sample := sampleOf(&st)
 	if n := len(w.samples); n >= 2 && st.UpdatedAt.Sub(w.samples[n-2].at) < hitStep {
 		w.samples[n-1] = sample // the newest sample replaces the previous one
 	} else {
@@ -223,7 +234,11 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 		// Events are fresher than the store, except for the end of a worker.
 		w.WorkerStatus = wt.last
 		w.TokS, w.Busy = wt.speed, wt.busy
-		w.HitRate = wt.hits()
+		if w.Role.HoldsKV() {
+			w.HitRate = wt.hits()
+		} else {
+			w.Images = &cluster.ImageRates{EncodedS: wt.encoded, HitRate: wt.hits(), MovedBS: wt.moved}
+		}
 		w.HeardAt, w.Stale = wt.heard, wt.mute || now.Sub(wt.heard) > silent
 		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
 			up := now.Sub(w.StartedAt)
@@ -244,7 +259,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 }
 
 // measure updates busy and speed since the last measurement. Speed counts generated
-// tokens, or computed ones for a prefill worker. An encode worker has no tokens.
+// tokens, or computed ones for a prefill worker. An encode worker has images and embeddings.
 func (w *workerTally) measure() {
 	if w.base.UpdatedAt.IsZero() {
 		w.base = w.last
@@ -262,13 +277,16 @@ func (w *workerTally) measure() {
 	// A step counts when it ends. A long one can therefore exceed the time since the last
 	// status.
 	busy := min(float64(w.last.Stats.StepNanosTotal-w.base.Stats.StepNanosTotal)/float64(dt), 1)
+	was := w.base.Stats
 	w.speed, w.busy, w.base = &speed, &busy, w.last
 	if !w.last.Role.HoldsKV() {
-		w.speed = nil
+		encoded := float64(w.last.Stats.EncodedTotal-was.EncodedTotal) / dt.Seconds()
+		moved := float64(w.last.Stats.TransferBytesTotal-was.TransferBytesTotal) / dt.Seconds()
+		w.speed, w.encoded, w.moved = nil, &encoded, &moved
 	}
 }
 
-// hits returns the fraction of prompt tokens found in the prefix cache, over the period
+// hits returns the fraction of prompt tokens, or images, found in the cache, over the period
 // of the samples.
 func (w *workerTally) hits() *float64 {
 	if len(w.samples) == 0 {

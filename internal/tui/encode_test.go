@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/detail"
 	"github.com/dynctl/dynctl/internal/tui/draw"
 	"github.com/dynctl/dynctl/internal/tui/moment"
+	"github.com/dynctl/dynctl/internal/tui/plain"
 )
 
 // withEncode adds an encode worker, which is loaded and has neither KV nor tokens.
@@ -15,8 +17,11 @@ func withEncode() cluster.Snapshot {
 	s.Topology.Encode = 1
 	w := s.Workers[0]
 	w.Name, w.Role, w.InstanceID, w.Device = "worker-8", cluster.RoleEncode, 0x7f08, "cpu:0"
-	w.Stats = cluster.WorkerStats{Running: 2, Waiting: 3, RequestsTotal: 1802, FinishedTotal: 1797}
-	w.TokS, w.HitRate = nil, nil
+	w.Stats = cluster.WorkerStats{
+		Running: 1, Waiting: 3, RequestsTotal: 1802, FinishedTotal: 1797, CancelledTotal: 1, EncodedTotal: 611, ImagesCachedTotal: 1190, Embeddings: 34, EmbeddingsBytes: 96 << 20, EmbeddingsLimit: 256 << 20,
+		TransfersTotal: 1797, TransferBytesTotal: 4 << 30, TransferNanosTotal: 18e9,
+	}
+	w.TokS, w.HitRate, w.Images = nil, nil, &cluster.ImageRates{EncodedS: new(0.83), HitRate: new(0.66), MovedBS: new(4.2e6)}
 	s.Workers = append(s.Workers, w)
 	return s
 }
@@ -27,13 +32,13 @@ func TestEncodeWorkerInTheList(t *testing.T) {
 	sc := newScreen(t, withEncode(), 120, 40, Options{})
 	line := ""
 	for l := range strings.Lines(sc.m.View()) {
-		if strings.Contains(l, "worker-8 encode") {
+		if strings.Contains(l, "worker-8 ") && strings.Contains(l, "encode") {
 			line = l
 		}
 	}
 	fields := strings.Fields(strings.Trim(strings.TrimSpace(line), "│"))
 	// NAME ROLE DEVICE STATE SEQS used/total TOK/S PREFIX% FALSE% LEASE ...
-	if got := strings.Join(fields, " "); !strings.HasPrefix(got, "worker-8 encode cpu0 32c ● ready 2+3 - - - - 8.7s ") {
+	if got := strings.Join(fields, " "); !strings.HasPrefix(got, "worker-8 encode cpu0 32c ● ready 1+3 hits 66% 0.8 img/s 4.2 MB/s - - 8.7s ") {
 		t.Errorf("the row is %q", got)
 	}
 	styles := map[draw.Style]bool{}
@@ -62,13 +67,14 @@ func TestNodeOfAnEncodeWorker(t *testing.T) {
 // prefills.
 func TestScreenOfAnEncodeWorker(t *testing.T) {
 	sc := newScreen(t, withEncode(), 160, 50, Options{Worker: "worker-8"})
-	sc.has("images (2+3)", "waiting", "1,802", "1,797", "transfers", "TP degree")
-	sc.lacks("KV blocks -", "KV events", "KV coming", "KV transfers", "tokens", "prefill ", "prefix hit", "preempted", "evicted", "fallback", "asking")
+	sc.has("images (1+3)", "encoding       1   queued 3", "encoded        0.8 img/s   cache hits 66%", "moved          4.2 MB/s of embeddings", "96.0 MiB of 256 MiB", "embeddings of 34 images",
+		"asked for      1,802 images", "from cache     1,190", "read           1,797", "embeddings read by others", "4.0 GiB", "TP degree", "asking worker-8")
+	sc.lacks("KV blocks -", "KV events", "KV coming", "KV transfers", "tokens", "prefill ", "prefix hit", "preempted", "evicted", "fallback")
 	newScreen(t, withEncode(), 160, 50, Options{Worker: "worker-3"}).has("KV blocks", "remote prefill", "preempted")
 
 	sc = newScreen(t, withEncode(), 120, 40, Options{})
 	sc.press(":", "type:drain worker-8", "enter")
-	sc.has("images in work 2   waiting 3", "New images go to others", "the last serving encode worker: workers")
+	sc.has("images in work 1   waiting 3", "New images go to others", "the last serving encode worker: workers")
 	sc.lacks("KV coming")
 }
 
@@ -87,4 +93,24 @@ func TestScaleOfEncodeWorkers(t *testing.T) {
 	s.Workers[6].Desire = cluster.DesireDrain
 	sc.at(s)
 	sc.has("the cluster has 2 prefill + 5 decode + 1 encode workers")
+}
+
+// Narrow screens keep what an encode worker does, and a worker that was asked lists the images in
+// hand, also when they were recorded.
+func TestEncodeWorkerOnSmallScreens(t *testing.T) {
+	newScreen(t, withEncode(), 80, 24, Options{}).has("worker-8", "encode", "1+3", "hits 66%", "0.8 img/s", "4.2 MB/s")
+	s := withEncode()
+	s.Activity = &cluster.Activity{Worker: "worker-8", Images: []cluster.ImageWork{
+		{RequestID: "r-1", Worker: "worker-3", State: cluster.ImageEncoding, Tokens: 1088, AgeMS: 1500}, {RequestID: "r-2", Worker: "worker-1", State: cluster.ImageOffered, Cached: true, Tokens: 64, AgeMS: 100},
+	}, ImagesTotal: 5}
+	sc := newScreen(t, s, 80, 40, Options{Worker: "worker-8"})
+	sc.has("encoding         r-1      worker-3   1,088  1.5s", "offered, cached  r-2      worker-1      64  0.1s", "and 3 more")
+	tables := detail.ActivityTables(s.Activity, plain.Options{Exact: true})
+	if len(tables) != 1 {
+		t.Errorf("%d tables", len(tables))
+	}
+	w := &s.Workers[len(s.Workers)-1]
+	w.Images.EncodedS = new(0.04)
+	w.Images.HitRate, w.Images.MovedBS = nil, nil
+	newScreen(t, s, 80, 24, Options{}).has("hits -", "0.04 img/s")
 }

@@ -53,7 +53,7 @@ func helpLines(m *model) [][]draw.Span {
 	g := m.shown.Glyphs
 	return append(out,
 		[]draw.Span{draw.Plain.Text(fmt.Sprintf("  %s ready  %s starting  %s draining  %s drained  %s degraded  %s lost or failed", g.Ready, g.Starting, g.Draining, g.Drained, g.Degraded, g.Lost))},
-		[]draw.Span{draw.Plain.Text("  14+2 sequences: 14 run, 2 wait   - unknown   ~ remembered, not known")},
+		[]draw.Span{draw.Plain.Text("  14+2 sequences: 14 run, 2 wait; of encode workers images   - unknown   ~ remembered, not known")},
 	)
 }
 

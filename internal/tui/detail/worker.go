@@ -170,14 +170,20 @@ func stamp(m *moment.Moment, t time.Time) string {
 
 func (m *worker) totalsSection(w *cluster.Worker) Section {
 	s := &w.Stats
+	if !w.Role.HoldsKV() {
+		return Section{"since its start", [][]draw.Span{
+			draw.Fact("asked for", moment.Number(w, s.RequestsTotal)+" images", draw.Plain),
+			draw.Fact("encoded", moment.Number(w, s.EncodedTotal), draw.Plain),
+			draw.Fact("from cache", moment.Number(w, s.ImagesCachedTotal), draw.Plain),
+			draw.Fact("read", moment.Number(w, s.FinishedTotal), draw.Plain),
+			draw.Fact("not read", moment.Number(w, s.CancelledTotal), draw.Plain),
+		}}
+	}
 	lines := [][]draw.Span{
 		draw.Fact("requests", moment.Number(w, s.RequestsTotal), draw.Plain),
 		draw.Fact("finished", moment.Number(w, s.FinishedTotal), draw.Plain),
 		draw.Fact("cancelled", moment.Number(w, s.CancelledTotal), draw.Plain),
 		draw.Fact("rejected", moment.Number(w, s.RejectedTotal), draw.Plain),
-	}
-	if !w.Role.HoldsKV() { // the rest is of sequences
-		return Section{"since its start", lines}
 	}
 	return Section{"since its start", append(lines,
 		draw.Fact("preempted", moment.Number(w, s.PreemptedTotal), draw.Plain),

@@ -10,14 +10,14 @@ import (
 )
 
 func (m *worker) sequenceSection(w *cluster.Worker) Section {
+	if !w.Role.HoldsKV() {
+		return m.imageSection(w)
+	}
 	s := &w.Stats
 	running := []draw.Span{draw.Dim.Text(cells.PadRight("running", 14) + " "), draw.Strong.Text(moment.Number(w, s.Running))}
 	if s.MaxSeqs > 0 {
 		running = append(running, draw.Plain.Text(" of "+cells.Commas(s.MaxSeqs)+"  "))
 		running = append(running, draw.Bar(m.Glyphs, float64(s.Running)/float64(s.MaxSeqs), 16, draw.Good)...)
-	}
-	if !w.Role.HoldsKV() {
-		return Section{"images (" + moment.Sequences(w) + ")", [][]draw.Span{running, draw.Fact("waiting", moment.Number(w, s.Waiting), draw.Plain)}}
 	}
 	lines := [][]draw.Span{
 		running,
@@ -34,13 +34,18 @@ func (m *worker) transferSection(w *cluster.Worker) Section {
 	if ms != nil {
 		mean = cells.Millis(ms) + " ms"
 	}
+	if !w.Role.HoldsKV() {
+		return Section{"embeddings read by others", [][]draw.Span{
+			draw.Fact("images", moment.Number(w, s.TransfersTotal), draw.Plain),
+			draw.Fact("moved", moved, draw.Plain),
+			draw.Fact("mean time", mean, draw.Plain),
+			draw.Fact("rate in flight", rate, draw.Plain),
+		}}
+	}
 	title, prefills := "KV transfers", [][]draw.Span{
 		draw.Fact("remote prefill", moment.Number(w, s.RemotePrefillTotal), draw.Plain),
 		draw.Fact("local prefill", moment.Number(w, s.LocalPrefillTotal), draw.Plain),
 		draw.Fact("fallback", moment.Number(w, s.FallbackTotal), draw.Plain),
-	}
-	if !w.Role.HoldsKV() {
-		title, prefills = "transfers", nil
 	}
 	if a := m.Activity(w.Name); a != nil && a.Error == "" {
 		title += " (" + cells.Commas(a.TransfersTotal) + ")"

@@ -8,9 +8,22 @@ import (
 	"github.com/dynctl/dynctl/internal/tui/plain"
 )
 
-// ActivityTables are the sequences and the KV transfers of the worker that was asked.
+// ActivityTables are the sequences and the KV transfers of the worker that was asked, or its
+// images.
 func ActivityTables(a *cluster.Activity, o plain.Options) []plain.Table {
+	if a.ImagesTotal > 0 {
+		return []plain.Table{imageTable(a, o)}
+	}
 	return []plain.Table{sequenceTable(a, o), transferTable(a, o)}
+}
+
+func imageTable(a *cluster.Activity, o plain.Options) plain.Table {
+	t := plain.New("images of "+a.Worker, "REQUEST", "WORKER", "STATE", "CACHED", ">TOKENS", ">AGE")
+	for i := range a.Images {
+		x := &a.Images[i]
+		t.Add(cells.OrUnknown(x.RequestID), cells.OrUnknown(x.Worker), string(x.State), strconv.FormatBool(x.Cached), strconv.Itoa(x.Tokens), o.Age(x.AgeMS))
+	}
+	return t
 }
 
 func sequenceTable(a *cluster.Activity, o plain.Options) plain.Table {

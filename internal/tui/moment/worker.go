@@ -116,16 +116,47 @@ func Sequences(w *cluster.Worker) string {
 	return s
 }
 
-// KVText is used/total KV blocks.
+// KVText is used/total KV blocks; of an encode worker, the images that it encodes in a second.
 func KVText(w *cluster.Worker) string {
+	if w.Images != nil {
+		return ImageRate(w.Images)
+	}
 	if !Measured(w) || w.Stats.KVTotal <= 0 {
 		return cells.Unknown
 	}
 	return strconv.Itoa(w.Stats.KVUsed()) + "/" + strconv.Itoa(w.Stats.KVTotal)
 }
 
-// KVBar shows the used share of the KV blocks; the number stands beside it.
+// ImageRate is how many images an encode worker encodes in a second.
+func ImageRate(r *cluster.ImageRates) string {
+	if r.EncodedS == nil {
+		return cells.Unknown
+	}
+	if n := *r.EncodedS; n > 0 && n < 0.095 { // a tower may take long
+		return strconv.FormatFloat(n, 'f', 2, 64) + " img/s"
+	}
+	return cells.CompactOr(r.EncodedS) + " img/s"
+}
+
+// Speed is how many tokens a worker handles in a second; of an encode worker, how many bytes of
+// embeddings are read from it.
+func Speed(w *cluster.Worker) string {
+	if w.Images != nil {
+		return cells.Throughput(w.Images.MovedBS)
+	}
+	return cells.CompactOr(w.TokS)
+}
+
+// KVBar shows the used share of the KV blocks; the number stands beside it. Of an encode worker
+// it is the share of images whose embeddings it had.
 func (m *Moment) KVBar(w *cluster.Worker, width int) []draw.Span {
+	if w.Images != nil {
+		text := "hits " + cells.Percent(w.Images.HitRate)
+		if w.Images.HitRate != nil {
+			text += "%"
+		}
+		return []draw.Span{draw.Plain.Text(text)}
+	}
 	if !Measured(w) || w.Stats.KVTotal <= 0 {
 		return nil
 	}

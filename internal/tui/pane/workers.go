@@ -58,8 +58,8 @@ func (p *workers) cols() []table.Column {
 			Cell: func(i, w int) []draw.Span { return p.m.KVBar(at(i), w) }},
 		{Title: "used/total", Alone: "KV BLOCKS", Width: max(wide.kv, 10), Right: true, Leave: 12,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.KVText(at(i)))} }},
-		{Title: "TOK/S", Width: 5, Right: true, Leave: 10,
-			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(cells.CompactOr(at(i).TokS))} }},
+		{Title: "TOK/S", Width: max(wide.speed, 5), Right: true, Leave: 10,
+			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.Speed(at(i)))} }},
 		{Title: "PREFIX%", Short: "PREFIX", Width: 7, Least: 6, Right: true, Leave: 7, Help: "share of prompt tokens found in the prefix cache",
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(cells.Percent(at(i).HitRate))} }},
 		{Title: "LEASE", Width: 6, Right: true, Leave: 6, Cell: func(i, _ int) []draw.Span {
@@ -100,7 +100,7 @@ func (p *workers) falseShare(i, _ int) []draw.Span {
 }
 
 // widths are the widest cells of some columns.
-type widths struct{ name, device, state, leastState, seqs, kv, model, host, version int }
+type widths struct{ name, device, state, leastState, seqs, kv, speed, model, host, version int }
 
 func (p *workers) widths() (w widths) {
 	f := &p.m.Known
@@ -118,6 +118,7 @@ func (p *workers) widths() (w widths) {
 			w.state = max(w.state, w.leastState)
 		}
 		w.kv = max(w.kv, cells.Width(moment.KVText(o)))
+		w.speed = max(w.speed, cells.Width(moment.Speed(o)))
 		w.seqs = max(w.seqs, cells.Width(moment.Sequences(o)))
 		w.model = max(w.model, cells.Width(o.Model))
 		w.host = max(w.host, cells.Width(f.Hosts[i]))
