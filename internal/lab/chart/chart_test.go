@@ -174,7 +174,7 @@ func TestManifestsAreValid(t *testing.T) {
 	server.Namespace(t, "dynctl")
 	container := values(t)
 	container["discovery"].(map[string]any)["mode"] = "container"
-	container["modelsClaim"] = "models"
+	container["modelsClaim"], container["roles"] = "models", []any{"prefill", "encode", "decode", "frontend"}
 	plural := map[string]string{
 		"ServiceAccount": "/api/v1/namespaces/dynctl/serviceaccounts", "Service": "/api/v1/namespaces/dynctl/services",
 		"StatefulSet": "/apis/apps/v1/namespaces/dynctl/statefulsets", "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/dynctl/roles",
@@ -215,4 +215,37 @@ func load(t *testing.T, args, environ []string) config.Dynamod {
 		t.Errorf("warnings: %q", w)
 	}
 	return cfg
+}
+
+// Encode workers have a StatefulSet when a chart's roles name them: nodes that take nothing else,
+// with resources of their own.
+func TestEncodeRole(t *testing.T) {
+	v := values(t)
+	v["roles"] = []any{"prefill", "encode", "decode", "frontend"}
+	v["encode"].(map[string]any)["replicas"] = 3
+	sets := map[string]map[string]any{}
+	dec := yaml.NewDecoder(bytes.NewReader(render(t, v)))
+	for {
+		var doc map[string]any
+		if dec.Decode(&doc) != nil {
+			break
+		}
+		if doc["kind"] == "StatefulSet" {
+			sets[doc["metadata"].(map[string]any)["name"].(string)] = doc
+		}
+	}
+	set := sets["dynctl-encode"]
+	if set == nil || sets["dynctl-decode"] == nil {
+		t.Fatalf("stateful sets %v", slices.Sorted(maps.Keys(sets)))
+	}
+	args, _ := podOf(t, set)
+	if !slices.Contains(args, "--node-roles=encode") || !slices.Contains(args, "--frontend-enabled=false") {
+		t.Errorf("arguments %v", args)
+	}
+	spec := set["spec"].(map[string]any)
+	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
+	limits := pod["containers"].([]any)[0].(map[string]any)["resources"].(map[string]any)["limits"].(map[string]any)
+	if spec["replicas"] != 3 || limits["memory"] != "4Gi" {
+		t.Errorf("%v replicas, limits %v", spec["replicas"], limits)
+	}
 }
