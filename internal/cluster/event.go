@@ -101,11 +101,33 @@ type RouterDecision struct {
 	// Reusable counts the leading blocks that at least one worker held, whatever its role,
 	// by the frontend's index at the time of the decision; never less than Overlap. It is
 	// nil if the frontend does not report it.
-	Reusable   *int             `json:"reusable,omitempty"`
+	Reusable *int `json:"reusable,omitempty"`
+	// Images says how the embeddings of the prompt's images came; nil without images, and until
+	// Prefill is known.
+	Images *RoutedImages `json:"images,omitempty"`
+	// QueueNS and PrefillNS are how long the request waited for an engine, and for its prompt to
+	// be computed; 0 until Prefill is known.
+	QueueNS    int64            `json:"queue_ns,omitempty"`
+	PrefillNS  int64            `json:"prefill_ns,omitempty"`
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
 	// Weighed lists the terms of the cost that the candidates were compared by: TermLoad
 	// and so on.
 	Weighed []string `json:"weighed,omitempty"`
+}
+
+// RoutedImages says who encoded the images of a prompt, and how long that took.
+type RoutedImages struct {
+	Count  int `json:"count"`
+	Cached int `json:"cached"` // of these, how many nobody had to encode
+	// EncodeNS is how long the prompt waited for all embeddings. MoveNS of that went to reading
+	// Bytes of them over NIXL, added up over the images.
+	EncodeNS int64 `json:"encode_ns"`
+	MoveNS   int64 `json:"move_ns,omitempty"`
+	Bytes    int64 `json:"bytes,omitempty"`
+	// By names the worker that gave the embeddings of each image that the worker with the
+	// prompt did not have, and Chosen says why that one did.
+	By     []string `json:"encoded_by,omitempty"`
+	Chosen []string `json:"chosen,omitempty"`
 }
 
 // The terms of a cost.

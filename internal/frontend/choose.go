@@ -245,13 +245,18 @@ func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 
 // located adds to the announced decision where the prompt was computed.
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {
+	encoded := t.Encoded
 	if g.timing.Worker == "" {
 		g.timing = *t // later timings belong to a migration
-		if t.Encoded.Parts == 0 {
-			g.timing.Encoded = g.encoded
+		if encoded.Parts == 0 {
+			encoded, g.timing.Encoded = g.encoded, g.encoded
 		}
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
+	g.decision.QueueNS, g.decision.PrefillNS, g.decision.Images = t.QueueNS, t.PrefillNS, nil
+	if e := encoded; e.Parts > 0 {
+		g.decision.Images = &cluster.RoutedImages{Count: e.Parts, Cached: e.Cached, EncodeNS: e.NS, MoveNS: e.MoveNS, Bytes: e.Bytes, By: e.By, Chosen: e.Chosen}
+	}
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
 	reusable := max(*g.decision.Reusable, g.decision.Overlap) // others may have come since
 	g.decision.Reusable = &reusable

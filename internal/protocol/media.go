@@ -131,8 +131,9 @@ type Encoded struct {
 	// ExposedNS is what passed from when the last one was encoded until all were here.
 	ExposedNS int64 `json:"exposed_ns,omitempty"`
 	Bytes     int64 `json:"bytes,omitempty"` // that were moved here
-	// By names the workers that encoded.
-	By []string `json:"by,omitempty"`
+	// By names the workers that encoded, and Chosen says why each of them did.
+	By     []string `json:"by,omitempty"`
+	Chosen []string `json:"chosen,omitempty"`
 	// Why says why this worker encoded itself.
 	Why string `json:"why,omitempty"`
 }

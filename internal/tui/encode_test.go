@@ -114,3 +114,12 @@ func TestEncodeWorkerOnSmallScreens(t *testing.T) {
 	w.Images.HitRate, w.Images.MovedBS = nil, nil
 	newScreen(t, s, 80, 24, Options{}).has("hits -", "0.04 img/s")
 }
+
+// A decision shows who encoded the images of the prompt, and how long that took.
+func TestDecisionWithImages(t *testing.T) {
+	s := withEncode()
+	s.Decisions[0].Images = &cluster.RoutedImages{Count: 3, Cached: 1, EncodeNS: 250e6, MoveNS: 4e6, Bytes: 2 << 20, By: []string{"worker-8"}}
+	sc := newScreen(t, s, 120, 40, Options{})
+	sc.press("6", "enter")
+	sc.has("images 3, 1 computed before   encode 246 ms at worker-8   embeddings 4.0 ms, 2.0 MiB")
+}

@@ -214,7 +214,7 @@ func TestImages(t *testing.T) {
 				return func(tm *protocol.Timing) bool {
 					e := &tm.Encoded
 					return tm.Prefill == "worker-2" && tm.PrefillWay == way && e.Parts == 3 && e.Cached == 1 && slices.Equal(e.By, []string{"worker-1", "worker-1"}) &&
-						e.Bytes == int64(4*mock.EmbeddingSize*57) && e.NS > 0 && e.Why == ""
+						e.Bytes == int64(4*mock.EmbeddingSize*57) && e.NS > 0 && e.Why == "" && slices.Equal(e.Chosen, []string{"first by content", "first by content"})
 				}
 			}
 			h := w.hops()

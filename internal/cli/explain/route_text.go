@@ -20,6 +20,14 @@ func (r Route) foot(sess *session.Session) string {
 		}
 	}
 	for _, d := range r.Decisions {
+		for _, text := range imageTexts(&d) {
+			fmt.Fprintf(&b, "%s\n", term.Clean(text))
+		}
+		if text := timelineText(&d); text != "" {
+			fmt.Fprintf(&b, "%s\n", term.Clean(text))
+		}
+	}
+	for _, d := range r.Decisions {
 		if text := accuracyText(&d); text != "" {
 			fmt.Fprintf(&b, "%s\n", term.Clean(text))
 		}

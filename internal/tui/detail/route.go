@@ -87,6 +87,17 @@ func (m *route) section(d *cluster.RouterDecision) Section {
 		}
 		lines = append(lines, where)
 	}
+	if r := d.Images; r != nil {
+		ms, move := float64(max(r.EncodeNS-r.MoveNS, 0))/1e6, float64(r.MoveNS)/1e6
+		images := []draw.Span{draw.Dim.Text("images "), draw.Plain.Text(fmt.Sprintf("%d, %d computed before", r.Count, r.Cached)), draw.Dim.Text("   encode "), draw.Plain.Text(cells.Millis(&ms) + " ms")}
+		if len(r.By) > 0 {
+			images = append(images, draw.Dim.Text(" at "), draw.Encode.Text(strings.Join(r.By, " ")))
+		}
+		if r.Bytes > 0 {
+			images = append(images, draw.Dim.Text("   embeddings "), draw.Plain.Text(cells.Millis(&move)+" ms, "+cells.Bytes(float64(r.Bytes))))
+		}
+		lines = append(lines, images)
+	}
 	if len(d.Weighed) > 0 && !d.WeighsOverlap() {
 		lines = append(lines, []draw.Span{draw.Dim.Text("decided by "), draw.Plain.Text(strings.Join(d.Weighed, ", ")), draw.Dim.Text("; overlap is observed, and not weighed")})
 	}

@@ -101,7 +101,7 @@ func (m *Images) About() protocol.Encoded {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	about := m.about
-	about.By = slices.Clone(about.By)
+	about.By, about.Chosen = slices.Clone(about.By), slices.Clone(about.Chosen)
 	return about
 }
 
@@ -185,8 +185,9 @@ const maxTries = 3
 
 func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) ([][]float32, error) {
 	why := "no encode worker"
-	for _, inst := range f.order(part.Key) {
-		rows, err := f.read(ctx, inst, m, part)
+	order, chosen := f.order(part.Key)
+	for _, inst := range order {
+		rows, err := f.read(ctx, inst, m, part, chosen)
 		switch {
 		case err == nil:
 			return rows, nil
@@ -196,6 +197,7 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 			return nil, err
 		}
 		why = err.Error()
+		chosen = inst.Worker + " failed: " + why
 		f.p.cfg.Log.Warn("no embeddings from an encode worker", "request", m.id, "worker", inst.Worker, "error", err)
 	}
 	begin := time.Now()
@@ -208,7 +210,7 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	}
 	f.meter.Encoded(false, time.Since(begin))
 	m.note(func(e *protocol.Encoded) {
-		e.By, e.Why = append(e.By, f.p.cfg.Worker), why
+		e.By, e.Chosen, e.Why = append(e.By, f.p.cfg.Worker), append(e.Chosen, why), why
 	})
 	return rows, nil
 }
@@ -221,10 +223,10 @@ func final(err error) bool {
 
 // order lists the encode workers that are asked for a key: the same image goes to the same
 // worker, which has it in its cache, unless that has much more to do for this one than
-// another.
-func (f *Finder) order(key blockhash.Key) []cluster.Instance {
+// another. chosen says why the first one is the first.
+func (f *Finder) order(key blockhash.Key) (_ []cluster.Instance, chosen string) {
 	if f.encoders == nil {
-		return nil
+		return nil, ""
 	}
 	all := slices.Clone(f.encoders.Instances())
 	rank := make(map[cluster.InstanceID][]byte, len(all))
@@ -240,9 +242,13 @@ func (f *Finder) order(key blockhash.Key) []cluster.Instance {
 		least := slices.MinFunc(all, func(a, b cluster.Instance) int { return cmp.Compare(busy(a), busy(b)) })
 		at := slices.IndexFunc(all, func(i cluster.Instance) bool { return busy(i) <= busy(least)+1 })
 		first := all[at]
+		chosen = "first by content"
+		if at > 0 {
+			chosen = fmt.Sprintf("%s is first by content, and has %d images of this worker in hand, %d more than another", all[0].Worker, busy(all[0]), busy(all[0])-busy(least))
+		}
 		all = slices.Insert(slices.Delete(all, at, at+1), 0, first)
 	}
-	return all[:min(len(all), maxTries)]
+	return all[:min(len(all), maxTries)], chosen
 }
 
 // count counts parts that an encode worker has from here.

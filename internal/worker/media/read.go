@@ -25,7 +25,7 @@ var (
 const Timeout = 60 * time.Second
 
 // read has an encode worker compute the embeddings of a part, and reads them over NIXL.
-func (f *Finder) read(ctx context.Context, inst cluster.Instance, m *Images, part *protocol.MediaPart) ([][]float32, error) {
+func (f *Finder) read(ctx context.Context, inst cluster.Instance, m *Images, part *protocol.MediaPart, chosen string) ([][]float32, error) {
 	if f.p.arena == nil {
 		return nil, ErrNoEncoder
 	}
@@ -50,11 +50,11 @@ func (f *Finder) read(ctx context.Context, inst cluster.Instance, m *Images, par
 	m.mu.Lock()
 	m.told = time.Now()
 	m.mu.Unlock()
-	return f.transfer(ctx, &reply, m, part, deadline)
+	return f.transfer(ctx, &reply, m, part, deadline, chosen)
 }
 
 // transfer reads what an encode worker offers.
-func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *Images, part *protocol.MediaPart, deadline time.Time) ([][]float32, error) {
+func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *Images, part *protocol.MediaPart, deadline time.Time, chosen string) ([][]float32, error) {
 	remote, ticket, err := f.readable(reply, part)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *I
 	took := time.Since(begin)
 	f.meter.EmbeddingsRead(f.p.cfg.KV.TransportTo(peer), int64(remote.Len), took)
 	m.note(func(e *protocol.Encoded) {
-		e.By = append(e.By, reply.Worker)
+		e.By, e.Chosen = append(e.By, reply.Worker), append(e.Chosen, chosen)
 		e.Bytes += int64(remote.Len)
 		e.MoveNS += int64(took)
 		if reply.Cached {

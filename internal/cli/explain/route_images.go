@@ -1,0 +1,64 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// imageTexts says who encoded the images of the prompt, and why that worker.
+func imageTexts(d *cluster.RouterDecision) []string {
+	m := d.Images
+	if m == nil {
+		return nil
+	}
+	asked := m.Count - len(m.By)
+	out := []string{fmt.Sprintf("images: %d, %d of them computed before", m.Count, m.Cached)}
+	for i, by := range m.By {
+		why := ""
+		if i < len(m.Chosen) && m.Chosen[i] != "" {
+			why = " (" + m.Chosen[i] + ")"
+		}
+		out = append(out, "  embeddings from "+by+why)
+	}
+	if asked > 0 {
+		out = append(out, fmt.Sprintf("  embeddings of %s were at the worker with the prompt", human.Plural(asked, "image")))
+	}
+	return out
+}
+
+// timelineText is the way of a request to its first token, step by step; empty until it is
+// known.
+func timelineText(d *cluster.RouterDecision) string {
+	if d.Prefill == "" || d.QueueNS == 0 && d.PrefillNS == 0 && d.Images == nil {
+		return ""
+	}
+	steps := []string{"queue " + millis(d.QueueNS)}
+	if m := d.Images; m != nil {
+		encode := "encode " + millis(max(m.EncodeNS-m.MoveNS, 0))
+		if len(m.By) > 0 {
+			encode += " at " + strings.Join(m.By, " and ")
+		}
+		steps = append(steps, encode)
+		if m.Bytes > 0 {
+			steps = append(steps, fmt.Sprintf("embeddings %s, %s", millis(m.MoveNS), human.Bytes(m.Bytes)))
+		}
+	}
+	at := d.Prefill
+	if at == "local" {
+		at = d.Chosen
+	}
+	steps = append(steps, "prefill "+millis(d.PrefillNS)+" at "+cmp.Or(at, "-"))
+	if at != d.Chosen {
+		steps = append(steps, "KV to "+d.Chosen)
+	}
+	return strings.Join(append(steps, "decode at "+human.OrDash(d.Chosen)), " > ")
+}
+
+func millis(ns int64) string {
+	return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond))
+}
