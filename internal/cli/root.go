@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cli/attach"
+	"github.com/dynctl/dynctl/internal/cli/bench"
 	"github.com/dynctl/dynctl/internal/cli/cache"
 	"github.com/dynctl/dynctl/internal/cli/call"
 	"github.com/dynctl/dynctl/internal/cli/certs"
@@ -66,7 +67,7 @@ func root(a *command.App) *cobra.Command {
 	)
 	root.AddCommand(
 		up.Command(a), down.Command(a), chat.Command(a),
-		top.Command(a), get.PsCommand(a), get.Command(a, events.GetCommand(a)), topology.DiffCommand(a), logs.Command(a), events.Command(a), explain.Command(a), call.Command(a), attach.Command(a), doctor.Command(a),
+		top.Command(a), get.PsCommand(a), get.Command(a, events.GetCommand(a)), topology.DiffCommand(a), logs.Command(a), events.Command(a), explain.Command(a), call.Command(a), attach.Command(a), doctor.Command(a), bench.Command(a),
 		drain.Command(a), drain.ResumeCommand(a), drain.UncordonCommand(a), drain.RestartCommand(a), topology.ScaleCommand(a), topology.RollbackCommand(a), set.Command(a), cache.Command(a),
 		model.Command(a), set.ConfigCommand(a), credentials.Command(a), credentials.JoinCommand(a), certs.Command(a), versionCommand(a),
 	)

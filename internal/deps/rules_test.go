@@ -116,6 +116,7 @@ var onlyRules = []only{
 	{"cli/declare", []string{"cli/command", "cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster", "topofile"}, "what verbs share that declare a topology"},
 	{"cli/jointoken", []string{"cli/human", "cli/session", "client", "config", "credentials", "statedir"}, "tokens, for up and credentials"},
 	{"cli/attach", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/bench", slices.Concat(cliLeaves, []string{"bench/...", "mooncake", "openai", "version"}), "a verb"},
 	{"cli/cache", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/call", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/certs", slices.Concat(cliLeaves, []string{"certs"}), "a verb for this machine alone"},
@@ -138,7 +139,7 @@ var onlyRules = []only{
 
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
-	"cli/attach", "cli/cache", "cli/call", "cli/certs", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
+	"cli/attach", "cli/bench", "cli/cache", "cli/call", "cli/certs", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
 	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
 }
 

@@ -115,7 +115,7 @@ func (o *Options) Run(ctx context.Context) error {
 	case !talk && message == "" && o.attached == "" && len(o.pictures) == 0:
 		return &exit.UsageError{Text: "the message is empty", Tries: []string{`dynctl chat "What is a lease?"`}}
 	}
-	c, err := frontend.Find(ctx, o.Session, o.URL, action)
+	c, err := frontend.Find(ctx, o.Session, frontend.Place{Address: o.URL}, action)
 	if err != nil {
 		return err
 	}

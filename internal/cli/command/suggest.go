@@ -20,6 +20,7 @@ var otherNames = map[string][]string{
 	"explain": {"describe", "why"},
 	"chat":    {"run", "ask", "generate", "prompt"},
 	"model":   {"pull", "download", "models", "show"},
+	"bench":   {"benchmark", "load", "perf", "stress"},
 	"call":    {"curl", "grpcurl", "invoke", "request", "send"},
 	"drain":   {"cordon", "delete", "remove", "rm", "evict", "kill", "stop"},
 	"restart": {"reload", "rollout"},

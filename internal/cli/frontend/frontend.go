@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,17 @@ import (
 	"github.com/dynctl/dynctl/internal/openai"
 )
 
-// Find returns a client of the cluster's first HTTP frontend, or of the one at
-// address when that is not empty, until the session ends. action begins the message when there
-// is none.
-func Find(ctx context.Context, s *session.Session, address, action string) (*openai.Client, error) {
-	if address != "" {
-		c, err := New(s, address)
+// Place says which frontend is meant.
+type Place struct {
+	Address string // empty for the cluster's first one
+	Key     string // empty for that of the session
+}
+
+// Find returns a client of a frontend until the session ends. action begins the message when
+// there is none.
+func Find(ctx context.Context, s *session.Session, p Place, action string) (*openai.Client, error) {
+	if p.Address != "" {
+		c, err := open(s, p)
 		if err != nil && !errors.Is(err, errSettings) {
 			err = &exit.UsageError{Text: "--url: " + err.Error()}
 		}
@@ -37,7 +43,8 @@ func Find(ctx context.Context, s *session.Session, address, action string) (*ope
 	if len(urls) == 0 {
 		return nil, noFrontend(s, action, v)
 	}
-	found, err := New(s, urls[0])
+	p.Address = urls[0]
+	found, err := open(s, p)
 	if errors.Is(err, errSettings) {
 		return nil, err
 	}
@@ -52,11 +59,15 @@ var errSettings = errors.New("cannot use the settings of HTTPS to frontends")
 
 // New returns a client of the frontend at an address, until the session ends.
 func New(s *session.Session, address string) (*openai.Client, error) {
+	return open(s, Place{Address: address})
+}
+
+func open(s *session.Session, p Place) (*openai.Client, error) {
 	secure, err := s.FrontendTLS()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSettings, err)
 	}
-	c, err := openai.New(address, s.FrontendKey(), secure)
+	c, err := openai.New(p.Address, cmp.Or(p.Key, s.FrontendKey()), secure)
 	if err != nil {
 		return nil, err
 	}

@@ -179,7 +179,7 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command) {
 	list := func(title, group string) {
 		first := true
 		for _, c := range cmd.Commands() {
-			if c.GroupID != group || !c.IsAvailableCommand() && c.Name() != "help" {
+			if c.GroupID != group || !c.IsAvailableCommand() { // help itself explains its topics below
 				continue
 			}
 			if first {

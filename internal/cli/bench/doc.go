@@ -1,0 +1,2 @@
+// Package bench measures a server under load: dynctl bench.
+package bench
