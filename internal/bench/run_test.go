@@ -372,3 +372,27 @@ func TestCalibrate(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A duration ends a closed loop, and the window ends with the last answer.
+func TestDurationAndWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(steady(100*time.Millisecond, 20*time.Millisecond))
+		c.Concurrency, c.Duration = 1, time.Second
+		r := Run(t.Context(), c)
+		if r.Requests != 7 || r.Succeeded != 7 { // each 165 ms, the last one at 990 ms
+			t.Errorf("%+v", r.Result)
+		}
+		near(t, "window", r.WindowS, 7*0.165)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		c := config(steady(100*time.Millisecond, 20*time.Millisecond))
+		c.Arrivals = arrivals(0.1)
+		r := Run(ctx, c)
+		if r.Succeeded != 2 || !r.Interrupted {
+			t.Errorf("%+v", r.Result)
+		}
+		near(t, "window", math.Round(r.WindowS*1000), 10165)
+	})
+}

@@ -100,11 +100,11 @@ func summary(r *bench.Report) (lines []string) {
 		line("goodput %s requests/s: %s within %s", number(g.RequestsPerS), percent(g.Share), g.SLO)
 	}
 	if r.Succeeded > 0 {
-		real := "not counted by the server"
+		counted := "not counted by the server"
 		if r.Input.Real != nil {
-			real = number(r.Input.Real.Mean.Value)
+			counted = number(r.Input.Real.Mean.Value)
 		}
-		line("tokens, wanted and real: prompts %s and %s, answers %s and %s; %s of prompts cached; ended by %s", number(r.Input.WantedMean), real,
+		line("tokens, wanted and real: prompts %s and %s, answers %s and %s; %s of prompts cached; ended by %s", number(r.Input.WantedMean), counted,
 			number(r.Output.WantedMean), number(r.Output.Real.Mean.Value), percent(r.CachedShare), strings.Trim(kinds(r.Finish), " ()"))
 		if r.TokensPerChunk > 1.05 {
 			line("answers came in chunks of %s tokens: unless the server counts them in each, ITL is the time between chunks", number(r.TokensPerChunk))
