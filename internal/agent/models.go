@@ -34,8 +34,12 @@ type models struct {
 // keys, as has its vision tower alone, and the mock backend needs no weights.
 type modelKey struct {
 	dir, device, quantize string
-	mock, builtin, tower  bool
+	builtin               string // name of a built-in model, else empty
+	mock, tower           bool
 }
+
+// builtins are the built-in models by name.
+var builtins = map[string]model.BuiltinModel{cluster.BuiltinModelName: model.BuiltinText, cluster.BuiltinVisionName: model.BuiltinVision}
 
 type sharedModel struct {
 	refs    int
@@ -57,11 +61,11 @@ func newModels(a *Agent) *models {
 	}
 }
 
-// read opens a model. It writes the built-in model at first use. For a key of a vision
+// read opens a model. It writes a built-in model at first use. For a key of a vision
 // tower the model must have one.
 func (m *models) read(key modelKey) (*model.Model, error) {
-	if key.builtin {
-		if _, err := model.Builtin(m.a.cfg.StateDir); err != nil {
+	if key.builtin != "" {
+		if _, err := builtins[key.builtin].Write(m.a.cfg.StateDir); err != nil {
 			return nil, fmt.Errorf("write the built-in model: %w", err)
 		}
 	}
@@ -100,8 +104,8 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 // keyOf returns the key of the weights that an assignment uses.
 func (m *models) keyOf(as cluster.Assignment) modelKey {
 	key := modelKey{dir: as.Model.Path, device: as.Device, quantize: as.Model.Quantize, tower: !as.Role.HoldsKV()}
-	if key.dir == "" {
-		key.dir, key.builtin = model.BuiltinDir(m.a.cfg.StateDir), true
+	if key.builtin = as.Model.Builtin(); key.builtin != "" {
+		key.dir = builtins[key.builtin].Dir(m.a.cfg.StateDir)
 	}
 	if as.Engine.Backend == cluster.BackendMock {
 		key.quantize, key.mock = "", true

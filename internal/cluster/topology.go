@@ -59,7 +59,8 @@ type Flip struct {
 type ModelSpec struct {
 	// Name is the served name, which clients send in the "model" field.
 	Name string `json:"name"`
-	// Path is the model directory on every node; empty for the built-in model.
+	// Path is the model directory on every node; empty for the built-in model of text, and
+	// [BuiltinVisionName] for the one that sees images.
 	Path string `json:"path,omitempty"`
 	// ToolParser and ReasoningParser name the formats in which the model writes tool
 	// calls and reasoning. Empty means the formats that its chat template shows; "none"
@@ -84,8 +85,34 @@ func (m ModelSpec) check(wrong func(field, format string, args ...any)) {
 	}
 }
 
-// BuiltinModelName is the served name of the built-in model.
-const BuiltinModelName = "dynctl-tiny"
+// Names of the built-in models, under which they are served unless another name is given.
+const (
+	BuiltinModelName  = "dynctl-tiny"
+	BuiltinVisionName = "dynctl-tiny-vision" // sees images
+)
+
+// Builtin returns the name of the built-in model that this is, "" for a model of files.
+func (m ModelSpec) Builtin() string {
+	switch m.Path {
+	case "":
+		return BuiltinModelName
+	case BuiltinVisionName:
+		return m.Path
+	}
+	return ""
+}
+
+// BuiltinPath returns the Path of the built-in model of that name, and whether there is
+// one.
+func BuiltinPath(name string) (path string, ok bool) {
+	switch name {
+	case BuiltinModelName:
+		return "", true
+	case BuiltinVisionName:
+		return name, true
+	}
+	return "", false
+}
 
 // EngineSpec configures a worker's engine and its limits. Zero means the default of the
 // engine or, for MaxModelLen, of the model.

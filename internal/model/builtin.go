@@ -18,45 +18,61 @@ import (
 	"time"
 )
 
-// builtinFS holds the checkpoint as scripts/demo-model/export.py writes it. To change
-// the model, put other files there: nothing else knows what is in them but the answers
+// builtinFS holds the checkpoints as the programs in scripts/demo-model export them. To
+// change a model, put other files there: nothing else knows what is in them but the answers
 // that internal/engine/cpu/cputest compares.
 //
-//go:embed builtin
+//go:embed builtin builtin-vision
 var builtinFS embed.FS
 
-// Builtin writes the built-in model under stateDir, if it is not there yet, and returns
-// its folder. The model is small and knows little (docs/demo-model.md), but it answers
-// and recalls facts from the conversation. So a cluster can be tried without downloading
-// a checkpoint.
+// A BuiltinModel is a checkpoint that is part of the program. The models are small and know
+// little (docs/demo-model.md), but they answer, and say what they were told or shown. So a
+// cluster can be tried without downloading a checkpoint.
+type BuiltinModel struct {
+	name func() string
+	from string // directory of builtinFS
+}
+
+// The built-in models.
+var (
+	BuiltinText   = newBuiltin("builtin")
+	BuiltinVision = newBuiltin("builtin-vision") // reads text and sees images
+)
+
+func newBuiltin(from string) BuiltinModel {
+	return BuiltinModel{from: from, name: sync.OnceValue(func() string {
+		files, err := readContent(builtinFS, from)
+		if err != nil {
+			panic(err) // they are part of the program
+		}
+		return from + "-" + files.hash()[:16] // the files themselves are too large to be kept
+	})}
+}
+
+// Write writes the model under stateDir, if it is not there yet, and returns its folder.
 //
 // The folder's name holds a hash of the content, which is the same on every machine.
-// Several processes may call Builtin at once: each writes its own folder and renames it
+// Several processes may call Write at once: each writes its own folder and renames it
 // into place, and the first one wins. A folder with damaged files is replaced.
-func Builtin(stateDir string) (dir string, err error) {
-	dir, err = writeBuiltin(filepath.Join(stateDir, "models"))
+func (b BuiltinModel) Write(stateDir string) (dir string, err error) {
+	dir, err = b.write(filepath.Join(stateDir, "models"))
 	if err != nil {
 		return "", fmt.Errorf("write built-in model: %w", err)
 	}
 	return dir, nil
 }
 
-// BuiltinDir returns the folder of [Builtin], whether or not it has been written.
-func BuiltinDir(stateDir string) string { return filepath.Join(stateDir, "models", builtinName()) }
+// Dir returns the folder of Write, whether or not it has been written.
+func (b BuiltinModel) Dir(stateDir string) string {
+	return filepath.Join(stateDir, "models", b.name())
+}
 
-// builtinName returns the name of the built-in model's folder. The files themselves are too
-// large to be kept.
-var builtinName = sync.OnceValue(func() string {
-	files, err := readContent(builtinFS, "builtin")
-	if err != nil {
-		panic(err) // they are part of the program
-	}
-	return "builtin-" + files.hash()[:16]
-})
+// Builtin is Write of [BuiltinText].
+func Builtin(stateDir string) (dir string, err error) { return BuiltinText.Write(stateDir) }
 
-func writeBuiltin(parent string) (string, error) {
-	name := builtinName()
-	files, err := readContent(builtinFS, "builtin")
+func (b BuiltinModel) write(parent string) (string, error) {
+	name := b.name()
+	files, err := readContent(builtinFS, b.from)
 	if err != nil {
 		return "", err
 	}

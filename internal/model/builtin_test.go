@@ -63,6 +63,30 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
+// Both built-in models lie side by side, and only one of them sees.
+func TestBuiltinVision(t *testing.T) {
+	state := t.TempDir()
+	dir, err := BuiltinVision.Write(state)
+	if err != nil || dir != BuiltinVision.Dir(state) {
+		t.Fatalf("%s, %v", dir, err)
+	}
+	m := mustOpen(t, dir)
+	v := m.Config().Vision
+	if v == nil || v.Tokens() != 16 || m.TokenLimit() != m.Config().Vocab || len(m.EOS()) == 0 || m.WeightType() != "bf16" || len(m.Warnings()) > 0 {
+		t.Errorf("vision %+v, %d tokens, eos %v, weights %s, warnings %q", v, m.TokenLimit(), m.EOS(), m.WeightType(), m.Warnings())
+	}
+	if m.WeightBytes() > 12<<20 {
+		t.Errorf("%d bytes of weights: every dynamod carries them", m.WeightBytes())
+	}
+	text, err := Builtin(state)
+	if err != nil || text != BuiltinText.Dir(state) || text == dir {
+		t.Fatalf("%s, %v", text, err)
+	}
+	if mustOpen(t, text).Config().Vision != nil {
+		t.Error("the built-in model of text sees")
+	}
+}
+
 func TestBuiltinRepairs(t *testing.T) {
 	state := t.TempDir()
 	dir, err := Builtin(state)

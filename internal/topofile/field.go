@@ -53,7 +53,7 @@ var fields = sync.OnceValue(func() []Field {
 	out := []Field{
 		text("namespace", "namespace of the cluster to declare it in; without it, the one that dynctl is set to", nil, func(f *File) *string { return &f.Namespace }),
 		text("model.name", "what clients put into \"model\"; by default the name of the path, or of the built-in model", nil, func(f *File) *string { return &f.Topology.Model.Name }),
-		path("model.path", "model directory or GGUF file on every node; relative paths begin at this file; without one, the built-in model", func(f *File) *string { return &f.Topology.Model.Path }),
+		path(modelPath, "model directory or GGUF file on every node; relative paths begin at this file; "+cluster.BuiltinModelName+" and "+cluster.BuiltinVisionName+" are built in; without one, the built-in model, with encode workers that which sees images", func(f *File) *string { return &f.Topology.Model.Path }),
 		text("model.quantize", "format that weights are given when they are loaded; by default they stay as they are stored", cluster.WeightFormats(), func(f *File) *string { return &f.Topology.Model.Quantize }),
 		text("model.tool_parser", "how the model writes tool calls; by default as its chat template shows", append(parse.ToolParsers(), parse.None), func(f *File) *string { return &f.Topology.Model.ToolParser }),
 		text("model.reasoning_parser", "how the model marks reasoning; by default as its chat template shows", append(parse.ReasoningParsers(), parse.None), func(f *File) *string { return &f.Topology.Model.ReasoningParser }),
@@ -151,6 +151,9 @@ func text(path, help string, choices []string, of func(*File) *string) Field {
 		set: func(f *File, v any) { *of(f) = v.(string) },
 	}
 }
+
+// modelPath is the field that may name a built-in model.
+const modelPath = "model.path"
 
 func path(at, help string, of func(*File) *string) Field {
 	fd := text(at, help, nil, of)

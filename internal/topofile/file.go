@@ -68,10 +68,10 @@ func (f File) Clone() File {
 }
 
 // ModelName returns the name of a model that was given none: that of its directory or file,
-// or of the built-in model.
+// or of a built-in model.
 func ModelName(path string) string {
-	if path == "" {
-		return cluster.BuiltinModelName
+	if name := (cluster.ModelSpec{Path: path}).Builtin(); name != "" {
+		return name
 	}
 	name := filepath.Base(path)
 	if ext := filepath.Ext(name); strings.EqualFold(ext, ".gguf") {

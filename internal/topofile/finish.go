@@ -36,7 +36,14 @@ func (r *reader) nearest(path string) position {
 
 // Complete fills in what follows from other fields: the name of the model.
 func (f *File) Complete() {
-	if m := &f.Topology.Model; m.Name == "" {
+	m := &f.Topology.Model
+	if m.Path == "" && f.Topology.Encode > 0 { // the built-in model that sees
+		if m.Name == cluster.BuiltinModelName {
+			m.Name = ""
+		}
+		m.Path = cluster.BuiltinVisionName
+	}
+	if m.Name == "" {
 		m.Name = ModelName(m.Path)
 	}
 }
@@ -97,7 +104,7 @@ func (f *File) Set(assignment string, src Source) error {
 	if note := fd.Key.FormerSpelling(path, value); note != "" {
 		f.Notes = append(f.Notes, "--set "+assignment+": "+note)
 	}
-	if path == "model.path" && f.Topology.Model.Name == ModelName(f.Topology.Model.Path) {
+	if path == modelPath && f.Topology.Model.Name == ModelName(f.Topology.Model.Path) {
 		f.Topology.Model.Name = "" // it followed from the path
 	}
 	if value == "" {

@@ -181,6 +181,9 @@ func (r *reader) typed(fd Field, n *yaml.Node) (any, error) {
 // parse reads the text of a value.
 func (fd Field) parse(text string, src Source) (any, error) {
 	if fd.Key.Kind == config.KindPath {
+		if path, ok := cluster.BuiltinPath(text); ok && fd.Path == modelPath {
+			return path, nil
+		}
 		if rest, ok := strings.CutPrefix(text, "~/"); ok && src.Home != "" {
 			return filepath.Join(src.Home, rest), nil
 		}

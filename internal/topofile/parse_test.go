@@ -74,8 +74,20 @@ func TestParsePaths(t *testing.T) {
 			t.Errorf("%s is %+v %v, want %s", path, f.Topology.Model, err, want)
 		}
 	}
-	if f := mustParse(t, "decode: 1"); f.Topology.Model.Name != cluster.BuiltinModelName {
-		t.Errorf("without a model it is %q", f.Topology.Model.Name)
+	tiny, eye := cluster.ModelSpec{Name: cluster.BuiltinModelName}, cluster.ModelSpec{Name: cluster.BuiltinVisionName, Path: cluster.BuiltinVisionName}
+	for file, want := range map[string]cluster.ModelSpec{
+		"decode: 1":                                                 tiny,
+		"decode: 1\nencode: 0":                                      tiny,
+		"decode: 1\nencode: 1":                                      eye, // a model that sees images
+		"decode: 1\nmodel: {path: dynctl-tiny}":                     tiny,
+		"decode: 1\nmodel: {path: dynctl-tiny-vision}":              eye,
+		"decode: 1\nmodel: {name: m, path: dynctl-tiny-vision}":     {Name: "m", Path: cluster.BuiltinVisionName},
+		"decode: 1\nencode: 1\nmodel: {name: m}":                    {Name: "m", Path: cluster.BuiltinVisionName},
+		"decode: 1\nencode: 1\nmodel: {path: ./dynctl-tiny-vision}": {Name: cluster.BuiltinVisionName, Path: "/lab/dynctl-tiny-vision"},
+	} {
+		if f, err := Parse(Source{Dir: "/lab"}, []byte(file)); err != nil || f.Topology.Model != want {
+			t.Errorf("%q is %+v %v, want %+v", file, f.Topology.Model, err, want)
+		}
 	}
 }
 

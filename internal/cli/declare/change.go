@@ -77,7 +77,7 @@ func Effects(from, to cluster.Topology) []string {
 // ModelPhrase names a model and where it comes from.
 func ModelPhrase(m cluster.ModelSpec) string {
 	text := m.Name + " (built-in)"
-	if m.Path != "" {
+	if m.Builtin() == "" {
 		text = m.Name + " from " + m.Path
 	}
 	if m.Quantize != "" {

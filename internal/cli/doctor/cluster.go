@@ -146,7 +146,7 @@ func lookAtModel(ctx context.Context, v client.View, cards []cluster.ModelCard, 
 		return m
 	}
 	m.Model = v.Topology.Model
-	if m.Model.Path == "" {
+	if m.Model.Builtin() != "" {
 		return m
 	}
 	if _, err := os.Stat(m.Model.Path); err == nil {

@@ -39,8 +39,10 @@ is nothing to check, for example when no cluster runs.
 
 --model-check also proves the transfer of KV blocks, by what answers say: every decode
 worker is asked for facts out of prompts that each prefill worker has read in its place. An
-answer can only be right if the right blocks arrived whole. The built-in model can answer;
-another one is named with --model-check=NAME.
+answer can only be right if the right blocks arrived whole. Where encode workers serve, they
+are asked what is written on drawn pictures, too, which proves the transfer of embeddings
+from each encode worker. The built-in models can answer; another one is named with
+--model-check=NAME.
 
 --report writes an archive for a bug report, besides: these findings, versions, settings,
 topology, statuses, history, the events of three seconds, and the ends of logs. Secrets are
@@ -62,7 +64,7 @@ The exit code is 1 if a check fails, and 0 otherwise, also with warnings.`,
 	fs.SortFlags = false
 	command.Count(fs, &o.Port, "port", 8000, "port that a frontend of this machine would take")
 	command.Duration(fs, &o.Timeout, "timeout", 10*time.Second, "how long each check may take")
-	fs.StringVar(&o.ModelCheck, "model-check", "", "ask the built-in model, or `NAME`, for facts that other workers have read")
+	fs.StringVar(&o.ModelCheck, "model-check", "", "ask the built-in model, or `NAME`, for facts that other workers have read and pictures that they have seen")
 	fs.Lookup("model-check").NoOptDefVal = cluster.BuiltinModelName
 	fs.StringVar(&o.Report, "report", "", "write an archive for a bug report, without secrets, to `FILE` or a name made of the time")
 	fs.Lookup("report").NoOptDefVal = reportByTime

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/openai"
 	"github.com/dynctl/dynctl/internal/recall"
+	"github.com/dynctl/dynctl/internal/recall/drawn"
 )
 
 const groupRecall = "model"
@@ -39,6 +40,7 @@ type recallCheck struct {
 	c       *openai.Client
 	// paths are the NIXL paths that workers of a role know, by worker.
 	paths func(context.Context, cluster.Role) map[string][]cluster.Path
+	draw  func() drawn.Picture // of a door
 }
 
 // recallFindings checks the model that is served, when that is the one that is wanted.
@@ -48,11 +50,15 @@ func (o *Options) recallFindings(ctx context.Context, cl *client.Cluster, v clie
 		return []judge.Finding{f}
 	}
 	urls := v.Frontends()
+	name := o.ModelCheck
+	if v.Topology != nil && name == cluster.BuiltinModelName && v.Topology.Model.Path == cluster.BuiltinVisionName {
+		name = v.Topology.Model.Name // the other built-in model answers, too
+	}
 	switch {
 	case v.Topology == nil || v.Topology.Workers() == 0:
 		return one(judge.Skipped("no model is declared"))
-	case v.Topology.Model.Name != o.ModelCheck:
-		f := judge.Skipped("the cluster serves %s, not %s", v.Topology.Model.Name, o.ModelCheck)
+	case v.Topology.Model.Name != name:
+		f := judge.Skipped("the cluster serves %s, not %s", v.Topology.Model.Name, name)
 		f.Fix = "--model-check=" + human.ShellQuote(v.Topology.Model.Name) + ", if that model answers questions about its prompt"
 		return one(f)
 	case len(urls) == 0:
@@ -62,11 +68,11 @@ func (o *Options) recallFindings(ctx context.Context, cl *client.Cluster, v clie
 	if err != nil {
 		return one(judge.Bad("dynctl ps --nodes -o wide", "%v", err))
 	}
-	r := recallCheck{timeout: o.Timeout, model: o.ModelCheck, c: c, paths: func(ctx context.Context, role cluster.Role) map[string][]cluster.Path {
+	r := recallCheck{timeout: o.Timeout, model: name, c: c, draw: drawDoor, paths: func(ctx context.Context, role cluster.Role) map[string][]cluster.Path {
 		paths, _ := cl.Paths(ctx, v, role) // who does not tell shows without its transport
 		return paths
 	}}
-	return r.run(ctx, v.Workers())
+	return append(r.run(ctx, v.Workers()), r.sights(ctx, v.Workers())...)
 }
 
 // recallResult is the result of the questions to one worker or pair of workers.
@@ -222,12 +228,16 @@ func (r recallCheck) ask(ctx context.Context, want openai.Extension) recallResul
 }
 
 func (r recallCheck) question(ctx context.Context, p recall.Probe, want openai.Extension) (openai.Answer, error) {
+	return r.put(ctx, openai.Request{Messages: []openai.Message{{Role: "user", Content: p.Prompt()}}, NVExt: &want})
+}
+
+// put puts a question to the model.
+func (r recallCheck) put(ctx context.Context, q openai.Request) (openai.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	cold := 0.0
-	return r.c.Chat(ctx, openai.Request{
-		Model: r.model, Messages: []openai.Message{{Role: "user", Content: p.Prompt()}}, MaxTokens: recallTokens, Temperature: &cold, NVExt: &want,
-	}, func(openai.Delta) error { return nil })
+	q.Model, q.MaxTokens, q.Temperature = r.model, recallTokens, &cold
+	return r.c.Chat(ctx, q, func(openai.Delta) error { return nil })
 }
 
 // nameTransports completes findings by how the blocks came: the workers know now.

@@ -60,10 +60,7 @@ func (u *uplift) possible(ctx context.Context, from, to cluster.Topology) error 
 		f.Facts = u.watch.View().Impossible(to)
 	}
 	if path := to.Model.Path; len(f.Facts) == 0 && (path != from.Model.Path || to.Engine != from.Engine || to.Encode > from.Encode) {
-		switch {
-		case path == "" && to.Encode > 0:
-			f.Facts = []string{"encode workers: the built-in model sees no images"}
-		case path != "" && !u.session.External():
+		if to.Model.Builtin() == "" && !u.session.External() {
 			f.Facts = unservable(inspect.Look(ctx, path), to)
 		}
 	}
@@ -74,7 +71,7 @@ func (u *uplift) possible(ctx context.Context, from, to cluster.Topology) error 
 		f.Facts = append(f.Facts, "nothing was changed")
 	}
 	f.Tries = []string{"dynctl ps --nodes -o wide"}
-	if to.Model.Path != "" {
+	if to.Model.Builtin() == "" {
 		f.Tries = append(f.Tries, "dynctl model inspect "+human.ShellQuote(to.Model.Path))
 	}
 	return f

@@ -100,7 +100,7 @@ only the topology is declared.`,
 	fs.StringVar(&o.Host, "advertise-host", "", "address of this machine, for other machines to join")
 	command.Choice(fs, &o.Plane, "request-plane", "", "", "how the nodes that are started serve requests (default: their own setting)", []string{config.PlaneTCP, config.PlaneHTTP, config.PlaneNATS})
 	command.Count(fs, &o.Port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
-	fs.StringVar(&o.Model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
+	fs.StringVar(&o.Model, "model", "", "model directory, or a GGUF file (default: a built-in model, "+cluster.BuiltinModelName+", or with encode workers "+cluster.BuiltinVisionName+")")
 	fs.StringVar(&o.Served, "served-model-name", "", "what clients put into \"model\" (default: the name of the path)")
 	fs.StringVar(&o.Quantize, "quantize", "", "quantize weights: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.ToolParser, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
@@ -191,7 +191,11 @@ func (o *Options) check() error {
 	if err := o.readEngine(); err != nil {
 		return err
 	}
-	if o.Model != "" {
+	if path, ok := cluster.BuiltinPath(o.Model); ok {
+		if o.Model = path; path == "" && o.Encode > 0 {
+			return &exit.UsageError{Text: "--encode: " + cluster.BuiltinModelName + " sees no images; --model " + cluster.BuiltinVisionName + " does"}
+		}
+	} else if o.Model != "" {
 		o.Model = o.Session.Env.Path(o.Model)
 	}
 	if err := o.readFile(action); err != nil {
@@ -205,7 +209,7 @@ func (o *Options) check() error {
 		return &exit.UsageError{Text: flagText(err)}
 	}
 	// A file may be of a cluster elsewhere, whose nodes have their models.
-	if path := next.Topology.Model.Path; path != "" && (o.Model == path || !o.Session.External()) {
+	if path := next.Topology.Model.Path; next.Topology.Model.Builtin() == "" && (o.Model == path || !o.Session.External()) {
 		if err := modelPath(path); err != nil {
 			return declare.NoModel(action, err, path, o.dir, "dynctl up --model")
 		}

@@ -106,6 +106,13 @@ func TestDesired(t *testing.T) {
 		want cluster.Topology
 	}{
 		{"nothing yet", flags(), cluster.Topology{}, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1}},
+		{"nothing yet, and what encodes", func() *Options { o := flags("encode"); o.Encode = 2; return o }(), cluster.Topology{}, cluster.Topology{
+			Model: cluster.ModelSpec{Name: cluster.BuiltinVisionName, Path: cluster.BuiltinVisionName}, Prefill: 1, Decode: 1, Encode: 2,
+		}},
+		{"the model that sees under another name", func() *Options { o := flags("encode", "served-model-name"); o.Encode, o.Served = 1, "eye"; return o }(), cluster.Topology{}, cluster.Topology{
+			Model: cluster.ModelSpec{Name: "eye", Path: cluster.BuiltinVisionName}, Prefill: 1, Decode: 1, Encode: 1,
+		}},
+		{"a model of text by its name", func() *Options { o := flags("model"); return o }(), serving, func() cluster.Topology { s := serving; s.Model = tiny; return s }()},
 		{"left by a killed cluster", flags(), serving, serving},
 		{"left by a killed cluster, and a count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, func() cluster.Topology { s := serving; s.Decode = 6; return s }()},
 		{"left by a killed cluster, and another model", func() *Options { o := flags("model"); o.Model = "/m/llama"; return o }(), serving, func() cluster.Topology {

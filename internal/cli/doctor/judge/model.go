@@ -34,7 +34,7 @@ func (m ModelFiles) Judge() Finding {
 	case differ != "":
 		return Bad("put the same files on all nodes, then dynctl drain and resume the workers that differ",
 			"workers serve different files under the name %s, as %s: %s", spec.Name, differ, strings.Join(known, ", ")).With("digests", known)
-	case spec.Path == "":
+	case spec.Builtin() != "":
 		return good("%s is built into dynamod", spec.Name).With("digests", known)
 	case m.Here == nil:
 		return Skipped("%s is not on this machine; the nodes read it", spec.Path).With("digests", known)

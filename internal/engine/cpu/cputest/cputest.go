@@ -7,6 +7,7 @@
 package cputest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
@@ -20,6 +21,7 @@ type Runner struct {
 	Model   *model.Model
 	Memory  engine.KVPool
 	t       testing.TB
+	weights *cpu.Weights
 	blocks  int
 	logits  []float32
 }
@@ -62,7 +64,7 @@ func newRunner(t testing.TB, dir string, open model.Options, opts cpu.Options) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	r := &Runner{Backend: b, Model: m, t: t}
+	r := &Runner{Backend: b, Model: m, t: t, weights: w}
 	r.blocks = (min(b.Info().MaxContext, 4096) + opts.BlockSize - 1) / opts.BlockSize
 	if r.Memory, err = b.AllocKV(r.blocks); err != nil {
 		t.Fatal(err)
@@ -77,6 +79,27 @@ func newRunner(t testing.TB, dir string, open model.Options, opts cpu.Options) *
 // out. It does not stop at the end of a text.
 func (r *Runner) Greedy(prompt []uint32, n int) []uint32 {
 	r.t.Helper()
+	return r.GreedyRows(prompt, nil, n)
+}
+
+// Encode returns the embeddings of prepared pictures.
+func (r *Runner) Encode(views ...engine.View) [][]float32 {
+	r.t.Helper()
+	e, err := r.weights.NewEncoder()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	rows, err := e.Encode(r.t.Context(), views)
+	if err := errors.Join(err, e.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	return rows
+}
+
+// GreedyRows is [Runner.Greedy] for a prompt with embeddings in place of those of tokens,
+// as [engine.BatchSeq] has them.
+func (r *Runner) GreedyRows(prompt []uint32, rows [][]float32, n int) []uint32 {
+	r.t.Helper()
 	table := make([]int32, r.blocks)
 	for i := range table {
 		table[i] = int32(i)
@@ -84,11 +107,12 @@ func (r *Runner) Greedy(prompt []uint32, n int) []uint32 {
 	out := make([]uint32, 0, n)
 	next := prompt
 	for start := 0; len(out) < n; {
-		seq := engine.BatchSeq{Tokens: next, Start: start, Blocks: table, Logits: r.logits}
+		seq := engine.BatchSeq{Tokens: next, Start: start, Rows: rows, Blocks: table, Logits: r.logits}
 		if err := r.Backend.Step(r.t.Context(), []engine.BatchSeq{seq}); err != nil {
 			r.t.Fatal(err)
 		}
 		start += len(next)
+		rows = nil
 		out = append(out, Argmax(r.logits[:r.Backend.Info().TokenLimit]))
 		next = out[len(out)-1:]
 	}
