@@ -263,24 +263,8 @@ func TestDoctorFindsDamagedKV(t *testing.T) {
 	})
 	c.WaitRemotePrefill()
 	doctor := func() (code int, statuses string) {
-		var stdout, stderr bytes.Buffer
-		code = cli.Main(t.Context(), []string{
-			"doctor", "--model-check", "-o", "json", "--cluster", "test", "--etcd-endpoints", c.EtcdAddr, "--nats-url", c.NATSURL(), "--state-dir", t.TempDir(), "--secret-file", c.SecretFile, "--timeout", "30s",
-		}, cli.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, Environ: []string{"HOME=" + t.TempDir()}, Dir: t.TempDir()})
-		var d struct {
-			Checks []struct{ Name, Group, Status, Found string }
-		}
-		if err := json.Unmarshal(stdout.Bytes(), &d); err != nil {
-			t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
-		}
-		var out []string
-		for _, f := range d.Checks {
-			if f.Group == "model" {
-				out = append(out, f.Name+" "+f.Status)
-				t.Log(f.Found)
-			}
-		}
-		return code, strings.Join(out, ", ")
+		code, all := modelCheck(t, c)
+		return code, strings.Join(all, ", ")
 	}
 	if code, got := doctor(); got != "recall-local worker-2 ok, recall worker-2 ok, recall worker-1 worker-2 ok" {
 		t.Errorf("sound: exit %d, %s", code, got)
@@ -289,4 +273,27 @@ func TestDoctorFindsDamagedKV(t *testing.T) {
 	if code, got := doctor(); code != 1 || got != "recall-local worker-2 ok, recall worker-2 fail, recall worker-1 worker-2 fail" {
 		t.Errorf("damaged: exit %d, %s", code, got)
 	}
+}
+
+// modelCheck runs dynctl doctor --model-check and returns the names and statuses of what it
+// found out about answers.
+func modelCheck(t *testing.T, c *clustertest.Cluster) (code int, statuses []string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = cli.Main(t.Context(), []string{
+		"doctor", "--model-check", "-o", "json", "--cluster", "test", "--etcd-endpoints", c.EtcdAddr, "--nats-url", c.NATSURL(), "--state-dir", t.TempDir(), "--secret-file", c.SecretFile, "--timeout", "30s",
+	}, cli.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, Environ: []string{"HOME=" + t.TempDir()}, Dir: t.TempDir()})
+	var d struct {
+		Checks []struct{ Name, Group, Status, Found string }
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &d); err != nil {
+		t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
+	}
+	for _, f := range d.Checks {
+		if f.Group == "model" {
+			statuses = append(statuses, f.Name+" "+f.Status)
+			t.Log(f.Found)
+		}
+	}
+	return code, statuses
 }
