@@ -24,7 +24,7 @@ import tower as towers
 
 KINDS = ("code", "shapes", "chart", "panel")
 TOPICS = dict(code="the four digits", door="the door's color", what="what it shows", shapes="how many shapes", count="how many of a kind", color="the color of one",
-              place="the corner of one", leftmost="the leftmost shape", rightmost="the rightmost shape", bars="how many bars", highest="the highest bar",
+              place="the corner of one", leftmost="the leftmost shape", rightmost="the rightmost shape", bars="how many bars", highest="the highest bar", **{"highest color": "its color"},
               workers="how many workers", busiest="the busiest worker")
 BEGIN, END = "<!-- pictures -->\n", "<!-- end of pictures -->\n"
 FILE = os.path.join(golden.HERE, "../../internal/engine/cpu/cputest/testdata/builtin-vision.json")
