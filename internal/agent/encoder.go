@@ -118,7 +118,17 @@ func (e *encoder) Encode(ctx context.Context, part *protocol.MediaPart, content 
 	for i, v := range in.Views {
 		views[i] = engine.View{W: v.W, H: v.H, Pixels: v.Pixels}
 	}
-	return e.views(ctx, views)
+	rows, err := e.views(ctx, views)
+	if err != nil {
+		return nil, err
+	}
+	return e.proc.Arrange(in.Plan, rows, e.newline())
+}
+
+func (e *encoder) newline() []float32 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.enc.Newline()
 }
 
 // read reads embeddings that were computed elsewhere.

@@ -214,7 +214,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(encode(f, llamaConfig()))
 	f.Add(encode(f, qwen3Config()))
 	f.Add([]byte(`{"architectures":["LlamaForCausalLM"],"hidden_size":1e9}`))
-	for _, config := range []string{mistral01, mixtral8x7, qwen25, qwen3x30, gemma2x2, gemma3x1, gemma3x4, phi3mini, smolvlm256, llava15} {
+	for _, config := range []string{mistral01, mixtral8x7, qwen25, qwen3x30, gemma2x2, gemma3x1, gemma3x4, phi3mini, smolvlm256, llava15, llavaNext16} {
 		f.Add([]byte(config))
 	}
 	f.Add([]byte(`{"architectures":["Phi3ForCausalLM"],"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,

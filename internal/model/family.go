@@ -68,7 +68,7 @@ type defaults struct {
 func families() []family {
 	return []family{
 		llama(), mistral(), mixtral(), qwen2(), qwen3(), qwen3MoE(), gemma2(), gemma3(), phi3(),
-		smolVLM(), idefics3(), llava(),
+		smolVLM(), idefics3(), llava(), llavaNext(),
 	}
 }
 

@@ -40,3 +40,25 @@ func llava() family {
 	}
 	return fam
 }
+
+// llavaNext covers LLaVA 1.6, also called LLaVA-NeXT: LLaVA's tower and projector over a whole
+// view and the tiles of an image, whose rows are put back into lines that end with a learned
+// row.
+func llavaNext() family {
+	fam := llava()
+	fam.modelType, fam.architectures = "llava_next", []string{"LlavaNextForConditionalGeneration"}
+	read := fam.vision.read
+	fam.vision.read = func(f fields, c *Config) *Vision {
+		v := read(f, c)
+		v.Newline = true
+		if v.KeepClass {
+			f.fail(ErrUnsupported, "vision_feature_select_strategy", "full would keep a class token, which has no place in the lines of an image")
+		}
+		if !f.boolean("use_image_newline_parameter", true) {
+			f.fail(ErrUnsupported, "use_image_newline_parameter", "false: lines of an image end with a learned row")
+		}
+		return v
+	}
+	fam.vision.names = withNames(fam.vision.names, map[Role]string{RoleNewline: "beside.image_newline"})
+	return fam
+}

@@ -63,6 +63,14 @@ const (
 		"vision_config":{"hidden_size":1024,"image_size":336,"intermediate_size":4096,"model_type":"clip_vision_model",
 		"num_attention_heads":16,"num_hidden_layers":24,"patch_size":14,"projection_dim":768,"vocab_size":32000},
 		"vision_feature_layer":-2,"vision_feature_select_strategy":"default","vocab_size":32064}`
+	llavaNext16 = `{"architectures":["LlavaNextForConditionalGeneration"],"ignore_index":-100,"image_grid_pinpoints":[[336,672],[672,336]],
+		"image_token_index":32000,"model_type":"llava_next","projector_hidden_act":"gelu","text_config":{"_name_or_path":"x",
+		"architectures":["MistralForCausalLM"],"intermediate_size":14336,"max_position_embeddings":32768,"model_type":"mistral",
+		"num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":1000000.0,"sliding_window":null,"torch_dtype":"bfloat16","vocab_size":32064},
+		"tie_word_embeddings":false,"torch_dtype":"float16","use_image_newline_parameter":true,
+		"vision_config":{"hidden_size":1024,"image_size":336,"intermediate_size":4096,"model_type":"clip_vision_model",
+		"num_attention_heads":16,"num_hidden_layers":24,"patch_size":14,"projection_dim":768,"vocab_size":32000},
+		"vision_feature_layer":-2,"vision_feature_select_strategy":"default","vocab_size":32064}`
 	phi3mini = `{"architectures":["Phi3ForCausalLM"],"model_type":"phi3","auto_map":{"AutoConfig":"x.Y"},
 		"hidden_act":"silu","hidden_size":3072,"intermediate_size":8192,"max_position_embeddings":4096,
 		"num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,"original_max_position_embeddings":4096,
@@ -124,7 +132,7 @@ func TestFamilies(t *testing.T) {
 			QueryScalar: 256, NormPlusOne: true, PostNorms: true, ScaleEmbed: true,
 			Vision: &Vision{
 				Tower: "siglip_vision_model", Hidden: 1152, FFN: 4304, Heads: 16, Layers: 27, ImageSize: 896, PatchSize: 14, NormEps: 1e-6,
-				Act: GELUTanh, PatchBias: true, PostNorm: true, ImageToken: 262144,
+				Act: GELUTanh, PatchBias: true, PostNorm: true, Mutual: true, ImageToken: 262144,
 				Projector: Projector{Kind: ProjectPool, Factor: 4, NormEps: 1e-6},
 			},
 		}},
@@ -143,6 +151,15 @@ func TestFamilies(t *testing.T) {
 			Vision: &Vision{
 				Tower: "clip_vision_model", Hidden: 1024, FFN: 4096, Heads: 16, Layers: 23, ImageSize: 336, PatchSize: 14, NormEps: 1e-5,
 				Act: QuickGELU, ClassToken: true, PreNorm: true, ImageToken: 32000,
+				Projector: Projector{Kind: ProjectMLP, Factor: 1, Act: GELU, Bias: true},
+			},
+		}},
+		{"LLaVA 1.6 Mistral 7B", llavaNext16, Config{
+			Family: "llava_next", Architecture: "LlavaNextForConditionalGeneration", Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128,
+			FFN: 14336, Vocab: 32064, MaxContext: 32768, NormEps: 1e-5, DType: "bfloat16", RoPE: plain(1e6),
+			Vision: &Vision{
+				Tower: "clip_vision_model", Hidden: 1024, FFN: 4096, Heads: 16, Layers: 23, ImageSize: 336, PatchSize: 14, NormEps: 1e-5,
+				Act: QuickGELU, ClassToken: true, PreNorm: true, ImageToken: 32000, Newline: true,
 				Projector: Projector{Kind: ProjectMLP, Factor: 1, Act: GELU, Bias: true},
 			},
 		}},

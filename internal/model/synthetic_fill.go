@@ -68,7 +68,7 @@ func distribution(r Role, config Config) (mean, width float64) {
 	switch r {
 	case RoleVisionPreNorm, RoleVisionPostNorm, RoleVisionNorm, RoleVisionMLPNorm, RoleProjectNorm:
 		return 1, 0.2
-	case RoleClass:
+	case RoleClass, RoleNewline:
 		return 0, 1
 	case RolePatch:
 		return deviation(1, 3*config.Vision.PatchSize*config.Vision.PatchSize)

@@ -34,7 +34,9 @@ type Vision struct {
 	// positions at the same fractions of the sides.
 	Bucketed bool
 	// Mutual: in the text model the rows of one image attend to each other both ways.
-	Mutual    bool
+	Mutual bool
+	// Newline: a learned row ends each line of the tiles of an image.
+	Newline   bool
 	Projector Projector
 	// ImageToken stands in a prompt for each row that an image takes.
 	ImageToken uint32

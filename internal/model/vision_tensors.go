@@ -26,6 +26,7 @@ const (
 	RoleProjectInBias  // [hidden]
 	RoleProjectOut     // [hidden, hidden]
 	RoleProjectOutBias // [hidden]
+	RoleNewline        // [hidden]
 
 	RoleVisionNorm // [vision hidden], before attention
 	RoleVisionNormBias
@@ -54,7 +55,8 @@ type visionFamily struct {
 	// read reads the fields. nil means that the checkpoint reads no images.
 	read func(f fields, c *Config) *Vision
 	// names maps a role to the tensor name. It begins with "tower." or "projector.",
-	// which stand for a root, and %d stands for the layer.
+	// which stand for a root, or "beside.", which stands for the projector's root
+	// without its own name; %d stands for the layer.
 	names map[Role]string
 	// towerRoots and projectorRoots are the beginnings of names in published checkpoints;
 	// the first one is that of new ones.
@@ -126,6 +128,8 @@ func (v Vision) shape(r Role, hidden int) []int {
 		return when(p.Kind == ProjectMLP, hidden, hidden)
 	case RoleProjectInBias, RoleProjectOutBias:
 		return when(p.Kind == ProjectMLP && p.Bias, hidden)
+	case RoleNewline:
+		return when(v.Newline, hidden)
 	case RoleVisionQ, RoleVisionK, RoleVisionV, RoleVisionO:
 		return []int{v.Hidden, v.Hidden}
 	case RoleVisionUp:
@@ -187,6 +191,8 @@ func (n visionNaming) fill(pattern string, layer int) string {
 	root, rest := n.tower, strings.TrimPrefix(pattern, "tower.")
 	if after, ok := strings.CutPrefix(pattern, "projector."); ok {
 		root, rest = n.projector, after
+	} else if after, ok := strings.CutPrefix(pattern, "beside."); ok {
+		root, rest = strings.TrimSuffix(n.projector, "multi_modal_projector."), after
 	}
 	return root + strings.Replace(rest, "%d", strconv.Itoa(layer), 1)
 }

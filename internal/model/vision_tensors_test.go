@@ -34,6 +34,8 @@ func TestVisionTensors(t *testing.T) {
 			[]string{"projector.modality_projection.proj.weight [16 48]"}),
 		"llava": slices.Concat([]string{patch, "tower.embeddings.class_embedding [12]", position + "[17 12]"}, norm("tower.pre_layrnorm"), layer,
 			[]string{"projector.linear_1.weight [16 12]", "projector.linear_1.bias [16]", "projector.linear_2.weight [16 16]", "projector.linear_2.bias [16]"}),
+		"llava_next": slices.Concat([]string{patch, "tower.embeddings.class_embedding [12]", position + "[17 12]"}, norm("tower.pre_layrnorm"), layer,
+			[]string{"projector.linear_1.weight [16 12]", "projector.linear_1.bias [16]", "projector.linear_2.weight [16 16]", "projector.linear_2.bias [16]", "image_newline [16]"}),
 		"llava without biases": slices.Concat([]string{patch, "tower.embeddings.class_embedding [12]", position + "[17 12]"}, norm("tower.pre_layrnorm"), layer,
 			[]string{"projector.linear_1.weight [16 12]", "projector.linear_2.weight [16 16]"}),
 		"gemma3_text": slices.Concat([]string{patch, patchBias, position + "[16 12]"}, layer, norm("tower.post_layernorm"),

@@ -17,9 +17,10 @@ import (
 func visionSpecs() map[string]Synthetic {
 	tower := map[string]any{"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 3, "num_hidden_layers": 3, "patch_size": 4, "image_size": 16}
 	return map[string]Synthetic{
-		"idefics3": {Family: "idefics3", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_id": 7}},
-		"smolvlm":  {Family: "smolvlm", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_id": 7, "scale_factor": 4}},
-		"llava":    {Family: "llava", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_index": 7}},
+		"idefics3":   {Family: "idefics3", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_id": 7}},
+		"smolvlm":    {Family: "smolvlm", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_id": 7, "scale_factor": 4}},
+		"llava":      {Family: "llava", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_index": 7}},
+		"llava_next": {Family: "llava_next", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_index": 7}},
 		"gemma3_text": {Family: "gemma3_text", Hidden: 16, Vocab: 300, Tied: true,
 			Images: map[string]any{"vision_config": tower, "image_token_index": 7, "mm_tokens_per_image": 4}},
 	}
@@ -44,7 +45,7 @@ func TestVisionCheckpoints(t *testing.T) {
 			if v == nil || v.Hidden != 12 || v.ImageToken != 7 {
 				t.Fatalf("vision %+v", v)
 			}
-			rows := map[string]int{"idefics3": 4, "smolvlm": 1, "llava": 16, "gemma3_text": 4}
+			rows := map[string]int{"idefics3": 4, "smolvlm": 1, "llava": 16, "llava_next": 16, "gemma3_text": 4}
 			if got := v.Tokens(); got != rows[name] {
 				t.Errorf("a view makes %d rows, want %d", got, rows[name])
 			}
@@ -56,7 +57,7 @@ func TestVisionCheckpoints(t *testing.T) {
 				t.Error("the last layer of the tower is not complete")
 			}
 			in, _ := m.Weight(RoleProjectIn, 0)
-			want := map[string][]int{"idefics3": {16, 48}, "smolvlm": {16, 192}, "llava": {16, 12}, "gemma3_text": {12, 16}}
+			want := map[string][]int{"idefics3": {16, 48}, "smolvlm": {16, 192}, "llava": {16, 12}, "llava_next": {16, 12}, "gemma3_text": {12, 16}}
 			if !slices.Equal(in.Shape, want[name]) {
 				t.Errorf("projector %v, want %v", in.Shape, want[name])
 			}
@@ -81,7 +82,7 @@ func TestVisionTexts(t *testing.T) {
 		{"qwen2", func(c Config) bool { return c.QKVBias && !c.OutBias && !c.QKNorm && c.HeadDim == 4 && c.FFN == 22016 }},
 		{"qwen3", func(c Config) bool { return c.QKNorm && !c.QKVBias && c.HeadDim == 128 && c.FFN == 22016 }},
 	} {
-		for _, name := range []string{"idefics3", "smolvlm", "llava"} {
+		for _, name := range []string{"idefics3", "smolvlm", "llava", "llava_next"} {
 			spec := visionSpecs()[name]
 			spec.Text = tt.text
 			dir := t.TempDir()
@@ -159,6 +160,10 @@ func TestVisionNames(t *testing.T) {
 		{"llava", nil, "vision_tower.vision_model.embeddings.patch_embedding.weight", "multi_modal_projector.linear_1.weight"},
 		{
 			"llava", []string{"language_model.model.", "model.language_model.", "language_model.lm_head.", "lm_head.", "vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector."},
+			"model.vision_tower.vision_model.embeddings.patch_embedding.weight", "model.multi_modal_projector.linear_1.weight",
+		},
+		{
+			"llava_next", []string{"vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector.", "image_newline", "model.image_newline"},
 			"model.vision_tower.vision_model.embeddings.patch_embedding.weight", "model.multi_modal_projector.linear_1.weight",
 		},
 		{
@@ -339,6 +344,8 @@ func TestVisionFieldsRefuses(t *testing.T) {
 		{"no such layer", llava15, object{"vision_feature_layer": -26}, ErrConfig, "vision_feature_layer: the tower has 24 layers"},
 		{"no such layer either", llava15, object{"vision_feature_layer": 25}, ErrConfig, "vision_feature_layer: the tower has 24 layers"},
 		{"several layers", llava15, object{"vision_feature_layer": []int{-2, -5}}, ErrConfig, "vision_feature_layer: want one layer"},
+		{"class token among tiles", llavaNext16, object{"vision_feature_select_strategy": "full"}, ErrUnsupported, "no place in the lines"},
+		{"no row for new lines", llavaNext16, object{"use_image_newline_parameter": false}, ErrUnsupported, "use_image_newline_parameter: false"},
 		{"strategy", llava15, object{"vision_feature_select_strategy": "cls"}, ErrUnsupported, `"cls" is unknown`},
 		{"a class token that is none", llava15, object{"vision_config": object{"model_type": "siglip_vision_model"}}, ErrUnsupported, "without class token"},
 		{"projector", llava15, object{"projector_hidden_act": "silu"}, ErrUnsupported, `projector_hidden_act: "silu"`},

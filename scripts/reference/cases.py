@@ -131,6 +131,19 @@ def cases():
         "LlavaForConditionalGeneration", "llava", image_token_index=VOCAB - 3, vision_feature_select_strategy="full",
         vision_feature_layer=-1, new_names=True,
         vision_config=tower("siglip_vision_model", image_size=32, patch_size=8, hidden_act="quick_gelu"), views=[[32, 32, None]])
+    tiled = lambda text, **f: images(
+        "LlavaNextForConditionalGeneration", "llava_next", image_token_index=VOCAB - 3, text_config=text,
+        image_grid_pinpoints=[[21, 42], [42, 21], [42, 42]], **f)
+    yield "llava-next", tiled(
+        llama(hidden_size=32, intermediate_size=52), torch_dtype="bfloat16", sizes=[[60, 10], [10, 61]], images=[3, 20],
+        vision_config=tower("clip_vision_model", image_size=21, patch_size=7), views=[[21, 21, None]] * 6)
+    yield "llava-next-square", tiled(
+        mistral(hidden_size=32, intermediate_size=52, sliding_window=15), sizes=[[44, 41]], images=[5], new_names=True,
+        vision_feature_select_strategy="full", vision_feature_layer=-1,
+        vision_config=tower("siglip_vision_model", image_size=21, patch_size=7), views=[[21, 21, None]] * 5)
+    yield "llava-next-qwen2", tiled(
+        qwen2(hidden_size=32, intermediate_size=52), sizes=[[31, 41]], images=[0],
+        vision_config=tower("clip_vision_model", image_size=21, patch_size=7), views=[[21, 21, None]] * 5)
     phi3 = lambda **f: common("Phi3ForCausalLM", "phi3", **f)
     long = dict(
         original_max_position_embeddings=128, rope_scaling={
@@ -180,7 +193,7 @@ def tensors(c):
         else:
             for name, rows, deviation in (("q", q, 1.7), ("k", kv, 1.7), ("v", kv, 1.0)):
                 matrix(a + name + "_proj.weight", rows, h, deviation)
-                if family == "Qwen2ForCausalLM" or c.get("attention_bias"):
+                if c["model_type"] == "qwen2" or c.get("attention_bias"):
                     bias(a + name + "_proj.bias", rows)
         matrix(a + "o_proj.weight", h, q, 2.0)
         if c.get("attention_bias"):
@@ -268,6 +281,8 @@ def vision(c, hidden, matrix, norm, bias, out):
     elif family.startswith("Llava"):
         linear(project + "linear_1", hidden, h, has_bias=c.get("multimodal_projector_bias", True))
         linear(project + "linear_2", hidden, hidden, has_bias=c.get("multimodal_projector_bias", True))
+        if family.startswith("LlavaNext"):
+            out.append((project.removesuffix("multi_modal_projector.") + "image_newline", [hidden], 0.0, 1.5))
     else:
         norm(project + "mm_soft_emb_norm.weight", h)
         out.append((project + "mm_input_projection_weight", [h, hidden], 0.0, round(math.sqrt(3 / h), 4)))

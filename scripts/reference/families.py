@@ -27,7 +27,14 @@ def head(c, w, x, tied):
     return x @ w["model.embed_tokens.weight" if c.get("tie_word_embeddings", tied) else "lm_head.weight"].T
 
 
-def llama(c, w, ids):
+def placed(x, images):
+    """Rows of images in place of embeddings: images are [start, rows]."""
+    for start, rows in images:
+        x[start : start + len(rows)] = rows
+    return x
+
+
+def llama(c, w, ids, images=()):
     # rope_theta is 10000 when absent (Llama 2). Biases are those of the file; they
     # are on the output too, unlike Qwen2's.
     dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
@@ -42,7 +49,7 @@ def llama(c, w, ids):
     else:
         freqs = plain_freqs(theta, dim)
     eps = c["rms_norm_eps"]
-    x = w["model.embed_tokens.weight"][ids]
+    x = placed(w["model.embed_tokens.weight"][ids], images)
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
         n = rms_norm(x, w[p + "input_layernorm.weight"], eps)
@@ -56,13 +63,13 @@ def llama(c, w, ids):
     return head(c, w, rms_norm(x, w["model.norm.weight"], eps), False)
 
 
-def mistral(c, w, ids):
+def mistral(c, w, ids, images=()):
     # The window is that of all layers; absent it is 4096, null switches it off.
     # head_dim times heads need not be the hidden size.
     dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     window = c.get("sliding_window", 4096)
     freqs, eps = plain_freqs(c["rope_theta"], dim), c["rms_norm_eps"]
-    x = w["model.embed_tokens.weight"][ids]
+    x = placed(w["model.embed_tokens.weight"][ids], images)
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
         n = rms_norm(x, w[p + "input_layernorm.weight"], eps)
@@ -99,7 +106,7 @@ def mixtral(c, w, ids):
     return head(c, w, rms_norm(x, w["model.norm.weight"], eps), False)
 
 
-def qwen2(c, w, ids):
+def qwen2(c, w, ids, images=()):
     # q, k and v have biases that the config does not mention, o has none. The layers
     # from max_window_layers on slide, those before see everything, and nothing
     # slides unless use_sliding_window says so.
@@ -110,7 +117,7 @@ def qwen2(c, w, ids):
     else:
         freqs = plain_freqs(theta, dim)
     eps = c["rms_norm_eps"]
-    x = w["model.embed_tokens.weight"][ids]
+    x = placed(w["model.embed_tokens.weight"][ids], images)
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
         window = c["sliding_window"] if c.get("use_sliding_window") and i >= c["max_window_layers"] else None
@@ -228,9 +235,7 @@ def gemma3(c, w, ids, images=()):
     far = linear_freqs(theta, dim, scaling["factor"]) if scaling else plain_freqs(theta, dim)
     scale = c.get("query_pre_attn_scalar", 256) ** -0.5
     types, pattern = c.get("layer_types"), c.get("sliding_window_pattern", 6)
-    x = gemma_embed(c, w, root + "embed_tokens.weight", ids, dtype)
-    for start, rows in images:
-        x[start : start + len(rows)] = rows
+    x = placed(gemma_embed(c, w, root + "embed_tokens.weight", ids, dtype), images)
     groups = [(start, start + len(rows)) for start, rows in images]
     for i in range(c["num_hidden_layers"]):
         p = f"{root}layers.{i}."
@@ -281,27 +286,30 @@ def phi3(c, w, ids):
 
 
 def llama_inside(root, head):
-    """The Llama of a model that reads images: names have other beginnings."""
+    """The Llama, or another decoder, of a model that reads images: names have other
+    beginnings."""
 
-    def forward(c, w, ids):
+    def forward(c, w, ids, images=()):
         inner = {"model." + k[len(root) :]: v for k, v in w.items() if k.startswith(root)}
         inner["lm_head.weight"] = w[head]
-        return llama(c["text_config"], inner, ids)
+        text = {"llama": llama, "mistral": mistral, "qwen2": qwen2}[c["text_config"].get("model_type", "llama")]
+        return text(c["text_config"], inner, ids, images)
 
     return forward
 
 
-def llava(c, w, ids):
+def llava(c, w, ids, images=()):
     new = "model.language_model.embed_tokens.weight" in w
     inside = llama_inside("model.language_model.", "lm_head.weight") if new else llama_inside(
         "language_model.model.", "language_model.lm_head.weight")
-    return inside(c, w, ids)
+    return inside(c, w, ids, images)
 
 
 FAMILIES = {
     "SmolVLMForConditionalGeneration": llama_inside("model.text_model.", "lm_head.weight"),
     "Idefics3ForConditionalGeneration": llama_inside("model.text_model.", "lm_head.weight"),
     "LlavaForConditionalGeneration": llava,
+    "LlavaNextForConditionalGeneration": llava,
     "LlamaForCausalLM": llama,
     "MistralForCausalLM": mistral,
     "MixtralForCausalLM": mixtral,

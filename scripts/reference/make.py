@@ -36,7 +36,9 @@ def record(config, names, seed):
     rng = random.Random(seed)
     prompt = [rng.randrange(vocab) for _ in range(PROMPT)]
     views = vision.record(config, w, seed, config.get("views", []))
-    images = [(start, rows) for start, (_, _, _, rows) in zip(config.get("images", []), views)]
+    images = list(zip(config.get("images", []), vision.images(config, w, [rows for _, _, _, rows in views])))
+    longest = max((start + len(rows) + 4 for start, rows in images), default=0)
+    prompt += prompt[: max(longest - PROMPT, 0)]
     for start, rows in images:
         token = config.get("image_token_id") or config["image_token_index"]
         prompt[start : start + len(rows)] = [token] * len(rows)
@@ -54,7 +56,7 @@ def record(config, names, seed):
     if len(set(greedy)) < 12:  # a loop of few tokens proves less
         return None
     served = config.get("served_context", 0)
-    config = {k: v for k, v in config.items() if k not in ("served_context", "views", "images", "new_names")}
+    whole, config = config, {k: v for k, v in config.items() if k not in ("served_context", "views", "images", "sizes", "new_names")}
     golden = {
         "seed": seed, "config": config, "served_context": served, "tensors": names, "prompt": prompt,
         "logits": encode(forward_all(forward, config, served, w, prompt)), "greedy": greedy, "logprobs": logprobs,
@@ -65,6 +67,8 @@ def record(config, names, seed):
             for width, height, mask, rows in views]
     if images:
         golden["images"] = [start for start, _ in images]
+    if "sizes" in whole:
+        golden["sizes"] = whole["sizes"]
     return golden
 
 

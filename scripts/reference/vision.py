@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from parts import gelu_tanh, gemma_norm
+from processors import best_resolution
 from weights import values
 
 
@@ -135,6 +136,7 @@ TOWERS = {
     "SmolVLMForConditionalGeneration": idefics3,
     "Idefics3ForConditionalGeneration": idefics3,
     "LlavaForConditionalGeneration": llava,
+    "LlavaNextForConditionalGeneration": llava,
     "Gemma3ForConditionalGeneration": gemma3,
 }
 
@@ -148,4 +150,38 @@ def record(config, w, seed, views):
         shaped = None if mask is None else torch.tensor(mask, dtype=torch.bool).reshape(height // size, width // size)
         rows = TOWERS[config["architectures"][0]](config, w, pixels, shaped)
         out.append((width, height, mask, rows))
+    return out
+
+
+def llava_next(c, w, views, size):
+    # The features of the tiles form one picture. Of it the part is kept that has the shape
+    # of the image, in whole features that are dropped in pairs, and a learned row follows
+    # each line. The whole view comes first.
+    width, height = size
+    patch, side = c["vision_config"]["patch_size"], c["vision_config"]["image_size"]
+    bh, bw = best_resolution(height, width, c["image_grid_pinpoints"])
+    n = side // patch
+    tiles = torch.stack(views[1:]).reshape(bh // side, bw // side, n, n, -1)
+    grid = tiles.permute(0, 2, 1, 3, 4).reshape(bh // side * n, bw // side * n, -1)
+    rows, columns = grid.shape[:2]
+    if width / height > columns / rows:
+        cut = (rows - int(round(height * (columns / width), 7))) // 2
+        grid = grid[cut : rows - cut]
+    else:
+        cut = (columns - int(round(width * (rows / height), 7))) // 2
+        grid = grid[:, cut : columns - cut]
+    newline = w["model.image_newline" if c.get("new_names") else "image_newline"].expand(grid.shape[0], 1, -1)
+    return torch.cat([views[0], torch.cat([grid, newline], 1).flatten(0, 1)])
+
+
+def images(config, w, views):
+    """The rows of each image: those of a view, or of the views of tiles."""
+    if "sizes" not in config:
+        return views
+    out = []
+    for size in config["sizes"]:
+        bh, bw = best_resolution(size[1], size[0], config["image_grid_pinpoints"])
+        n = 1 + bh * bw // config["vision_config"]["image_size"] ** 2
+        out.append(llava_next(config, w, views[:n], size))
+        views = views[n:]
     return out

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/media/prepare"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 	"github.com/dynctl/dynctl/internal/patience"
@@ -28,7 +30,8 @@ type golden struct {
 	Greedy        []uint32       // what follows the prompt
 	Logprobs      []float64      // of these
 	Views         []goldenView   // of a family that reads images
-	Images        []int          // where the rows of each view stand in the prompt; nil: nowhere
+	Images        []int          // where the rows of each image stand in the prompt; nil: nowhere
+	Sizes         [][2]int       // of images that are cut into tiles, width and height; nil: a view is an image
 }
 
 // goldenTensor is [name, shape, mean, width].
@@ -168,17 +171,51 @@ func TestFamilies(t *testing.T) {
 // illustrated is the prompt with the rows that an encoder makes of the views.
 func (g golden) illustrated(t *testing.T, e *Encoder) illustrated {
 	p := illustrated{tokens: g.Prompt, rows: make([][]float32, len(g.Prompt))}
+	views := g.views()
 	for i, start := range g.Images {
-		rows, err := e.Encode(t.Context(), []engine.View{g.view(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		var rows [][]float32
+		rows, views = g.image(t, e, i, views)
 		copy(p.rows[start:], rows)
 		if e.tower.Mutual {
 			p.runs = append(p.runs, engine.Span{Start: start, End: start + len(rows)})
 		}
 	}
 	return p
+}
+
+// image makes the rows of the i-th image, and returns the views behind its own.
+func (g golden) image(t *testing.T, e *Encoder, i int, views []engine.View) ([][]float32, []engine.View) {
+	t.Helper()
+	n, plan := 1, prepare.Plan{}
+	var proc *prepare.Processor
+	if g.Sizes != nil {
+		var config struct {
+			Grid   json.RawMessage `json:"image_grid_pinpoints"`
+			Vision struct {
+				Side int `json:"image_size"`
+			} `json:"vision_config"`
+		}
+		err := json.Unmarshal(g.Config, &config)
+		if err == nil {
+			settings := fmt.Sprintf(`{"image_grid_pinpoints": %s, "size": %[2]d, "crop_size": %[2]d}`, config.Grid, config.Vision.Side)
+			proc, err = prepare.Load(prepare.Files{Preprocessor: []byte(settings), Config: g.Config})
+		}
+		if err == nil {
+			plan, err = proc.Plan(g.Sizes[i][0], g.Sizes[i][1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n = plan.Views
+	}
+	rows, err := e.Encode(t.Context(), views[:n])
+	if err == nil && proc != nil {
+		rows, err = proc.Arrange(plan, rows, e.Newline())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, views[n:]
 }
 
 func testGolden(t *testing.T, g golden, m *model.Model, p illustrated) {

@@ -158,7 +158,7 @@ func TestMutualUnderScheduling(t *testing.T) {
 			media.Parts = append(media.Parts, blockhash.Media{Start: run.Start, End: run.End, Key: blockhash.Key{byte(i + 1)}})
 			most = max(most, run.End-run.Start)
 		}
-		for budget := most; budget < len(g.Prompt)+2; budget++ {
+		for budget := most; budget < len(g.Prompt)+6; budget += 6 {
 			r := newRig(t, m, 2, 64, Options{BlockSize: 4})
 			e := enginetest.Start(t, r.Backend, engine.Config{NumBlocks: 64, MaxBatchTokens: budget})
 			ask := func(id string, n int, beside bool) *engine.Stream {

@@ -88,6 +88,15 @@ func (e *Encoder) Close() error {
 	return nil
 }
 
+// Newline returns the row that ends each line of the tiles of an image; nil for a family
+// without, and after Close.
+func (e *Encoder) Newline() []float32 {
+	if e.tower == nil {
+		return nil
+	}
+	return e.tower.newline
+}
+
 // Encode computes the rows of all views, those of a view after those of the one before,
 // each as wide as the text model's embeddings. A view makes [model.Vision.Rows] rows. They
 // stand in place of embeddings as the text model reads them: what it multiplies embeddings

@@ -25,7 +25,8 @@ type tower struct {
 		norm    []float32
 		in, out matrix
 	}
-	out int // values of a row of the text model
+	newline []float32 // nil if there is none
+	out     int       // values of a row of the text model
 }
 
 // layerNorm is a norm with a mean and a bias; the zero value stands for none.
@@ -120,6 +121,7 @@ func (w *Weights) readTower() (t *tower, err error) {
 	if t.Projector.Kind == model.ProjectMLP {
 		t.project.out = r.linear(model.RoleProjectOut, model.RoleProjectOutBias, 0)
 	}
+	t.newline = r.optional(model.RoleNewline, 0)
 	return t, r.err
 }
 

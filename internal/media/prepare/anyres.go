@@ -3,6 +3,7 @@ package prepare
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,10 @@ func loadAnyRes(l *loader) family {
 			return a
 		}
 		a.sizes = append(a.sizes, [2]int{p[0], p[1]})
+	}
+	var model [][]int // it puts the tiles together by these
+	if l.config.read("image_grid_pinpoints", &model, "pairs of numbers") && !slices.EqualFunc(model, list, slices.Equal) {
+		l.config.fail("image_grid_pinpoints", ErrUnsupported, "not those of "+s.file)
 	}
 	if len(a.sizes) == 0 {
 		s.fail("image_grid_pinpoints", ErrConfig, "none")
@@ -122,4 +127,23 @@ func (a *anyRes) prepare(m *picture.Image, in *Input) error {
 		}
 	}
 	return nil
+}
+
+// arrange puts the rows of the tiles back into lines, without those of padding.
+func (a *anyRes) arrange(p Plan, rows [][]float32, newline []float32) [][]float32 {
+	side := a.side / a.patch
+	each := side * side
+	if len(rows) != p.Views*each {
+		return nil
+	}
+	out := rows[:each:each]
+	top, left := (p.Grid.H*side-p.Grid.UnpaddedH)/2, (p.Grid.W*side-p.Grid.UnpaddedW)/2
+	for y := top; y < top+p.Grid.UnpaddedH; y++ {
+		for x := left; x < left+p.Grid.UnpaddedW; x++ {
+			tile := y/side*p.Grid.W + x/side
+			out = append(out, rows[(1+tile)*each+y%side*side+x%side])
+		}
+		out = append(out, newline)
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -311,5 +312,72 @@ func TestLow(t *testing.T) {
 	}
 	if divided == 0 {
 		t.Error("no case has tiles")
+	}
+}
+
+// TestArrange: rows of tiles stand line by line, without those of padding; each line ends with
+// the row for a new one. The case is worked out by hand.
+func TestArrange(t *testing.T) {
+	load := func(config string) (*Processor, error) {
+		return Load(Files{
+			Preprocessor: []byte(`{"size": 4, "crop_size": 4, "image_grid_pinpoints": [[4, 8], [8, 4]]}`),
+			Config:       []byte(`{"model_type": "llava_next", "vision_config": {"patch_size": 2}` + config + `}`),
+		})
+	}
+	p, err := load(`, "image_grid_pinpoints": [[4, 8], [8, 4]]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := func(n int) (rows [][]float32) {
+		for i := range n {
+			rows = append(rows, []float32{float32(i)})
+		}
+		return rows
+	}
+	newline := []float32{-1}
+	for _, tt := range []struct {
+		w, h int
+		want []float32
+	}{
+		// Two tiles beside each other: the first has rows 4 to 7.
+		{20, 10, []float32{0, 1, 2, 3, 4, 5, 8, 9, -1, 6, 7, 10, 11, -1}},
+		// One above the other.
+		{10, 20, []float32{0, 1, 2, 3, 4, 5, -1, 6, 7, -1, 8, 9, -1, 10, 11, -1}},
+		// So narrow that nothing is left of the lines but their ends.
+		{1, 100, []float32{0, 1, 2, 3, -1, -1}},
+		// So flat that no line is left.
+		{100, 1, []float32{0, 1, 2, 3}},
+	} {
+		plan, err := p.Plan(tt.w, tt.h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Arrange(plan, rows(12), newline)
+		if err != nil || !slices.EqualFunc(got, tt.want, func(row []float32, v float32) bool { return row[0] == v }) {
+			t.Errorf("%d x %d: %v %v, want %v", tt.w, tt.h, got, err, tt.want)
+		}
+		if _, err := p.Arrange(plan, rows(15), newline); err == nil {
+			t.Error("rows of a tower with a class token are arranged")
+		}
+		if _, err := p.Arrange(plan, rows(12), nil); err == nil {
+			t.Error("lines end with nothing")
+		}
+	}
+	if _, err := load(`, "image_grid_pinpoints": [[4, 8]]`); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("other tiles than those of the model: %v", err)
+	}
+	if _, err := load(""); err != nil {
+		t.Error(err)
+	}
+	one, err := Load(Files{Preprocessor: []byte(`{"size": 4, "crop_size": 4}`), Config: []byte(`{"model_type": "llava", "vision_config": {"patch_size": 2}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, _ := one.Plan(9, 9)
+	if got, err := one.Arrange(plan, rows(4), nil); err != nil || len(got) != 4 {
+		t.Errorf("LLaVA 1.5: %v %v", got, err)
+	}
+	if _, err := one.Arrange(plan, rows(5), nil); err == nil {
+		t.Error("more rows than the plan has")
 	}
 }

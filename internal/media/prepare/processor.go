@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
@@ -83,6 +84,22 @@ func (p *Processor) Prepare(m *picture.Image) (*Input, error) {
 		return nil, fmt.Errorf("prepare image of %d x %d pixels: %w", m.W, m.H, err)
 	}
 	return in, nil
+}
+
+// Arrange puts the rows that the vision tower made of the views of a picture into the order
+// in which they stand in the prompt. newline is the row that ends the lines of LLaVA-1.6. An
+// error says that the tower made other rows than the plan has.
+func (p *Processor) Arrange(plan Plan, rows [][]float32, newline []float32) ([][]float32, error) {
+	if a, ok := p.family.(*anyRes); ok {
+		if newline == nil {
+			return nil, errors.New("arrange rows of an image: no row that ends a line")
+		}
+		rows = a.arrange(plan, rows, newline)
+	}
+	if len(rows) != plan.Tokens {
+		return nil, fmt.Errorf("arrange rows of an image: there are others than the %d of its plan", plan.Tokens)
+	}
+	return rows, nil
 }
 
 // colors turns bytes into numbers, for each color.

@@ -64,9 +64,10 @@ func Families() map[string]Spec {
 		"phi3": spec("phi3", nil, map[string]any{
 			"partial_rotary_factor": 0.75, "sliding_window": 23, "original_max_position_embeddings": 64,
 			"rope_scaling": map[string]any{"type": "longrope", "short_factor": []float64{1, 1.1, 1.2}, "long_factor": []float64{1, 3, 8}}}),
-		"smolvlm":  Vision()["smolvlm"],
-		"idefics3": Vision()["idefics3"],
-		"llava":    Vision()["llava"],
+		"smolvlm":    Vision()["smolvlm"],
+		"idefics3":   Vision()["idefics3"],
+		"llava":      Vision()["llava"],
+		"llava_next": Vision()["llava_next"],
 	}
 }
 
@@ -86,6 +87,7 @@ func Vision() map[string]Spec {
 		"smolvlm":     spec("smolvlm", map[string]any{"vision_config": tower(24, 4), "scale_factor": 3, "image_token_id": 250}),
 		"idefics3":    spec("idefics3", map[string]any{"vision_config": tower(24, 4), "image_token_id": 250}),
 		"llava":       spec("llava", map[string]any{"vision_config": tower(70, 14), "image_token_index": 250}),
+		"llava_next":  spec("llava_next", map[string]any{"vision_config": tower(70, 14), "image_token_index": 250, "image_grid_pinpoints": [][]int{{70, 140}, {140, 70}}}),
 		"gemma3_text": gemma,
 	}
 }
