@@ -57,6 +57,16 @@ func gemma(t *testing.T) (dir string) {
 	}, map[string]any{"processor_class": "Gemma3Processor", "image_seq_length": 36})
 }
 
+// tiled generates a small LLaVA 1.6. A drawing is taller than wide: beside the whole there are
+// two tiles, one above the other, of whose ten lines four are padding: 25 + 6 × 5 + 6 rows.
+func tiled(t *testing.T) (dir string) {
+	t.Helper()
+	return seerOf(t, "llava_next", "<image>", "<image>", map[string]any{
+		"image_processor_type": "LlavaNextImageProcessor", "processor_class": "LlavaNextProcessor", "image_grid_pinpoints": [][]int{{70, 140}, {140, 70}},
+		"size": map[string]any{"shortest_edge": 70}, "crop_size": map[string]any{"height": 70, "width": 70},
+	}, map[string]any{"processor_class": "LlavaNextProcessor", "patch_size": 14, "vision_feature_select_strategy": "default"})
+}
+
 // seerOf generates a small model of a family that reads images: place is what its chat
 // template writes for an image, and row the token that stands for a row of one.
 func seerOf(t *testing.T, family, place, row string, preprocessor, processor map[string]any) (dir string) {
@@ -206,7 +216,8 @@ func TestImagesOverHTTP(t *testing.T) {
 		t.Skip("other arithmetic in the same goroutines")
 	}
 	one, two, three := drawing(1), drawing(2), drawing(3)
-	llava, gemma := seer(t), gemma(t)
+	llava, gemma, tiled := seer(t), gemma(t), tiled(t)
+	rowsOf := map[string]int{llava: 25, gemma: 36, tiled: 61}
 	first := map[string][]seen{}
 	for _, tc := range []struct {
 		name                    string
@@ -222,6 +233,8 @@ func TestImagesOverHTTP(t *testing.T) {
 		{name: "E+P+D over ucx", encode: 1, prefill: 1, decode: 1, transport: ucx.Name},
 		{name: "2E+P+2D, prefill first", encode: 2, prefill: 1, decode: 2, strategy: "prefill-first"},
 		{name: "E+P+D in two processes", encode: 1, prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"encode", "prefill"}, Process: true}}},
+		{name: "LLaVA 1.6 alone", decode: 1, dir: tiled},
+		{name: "LLaVA 1.6, E+P+D", encode: 1, prefill: 1, decode: 1, dir: tiled},
 		{name: "Gemma 3 alone", decode: 1, dir: gemma},
 		{name: "Gemma 3 alone, small steps", decode: 1, dir: gemma, budget: 36},
 		{name: "Gemma 3, E+P+2D", encode: 1, prefill: 1, decode: 2, dir: gemma, budget: 50},
@@ -231,9 +244,9 @@ func TestImagesOverHTTP(t *testing.T) {
 			if err := ucx.Available(); tc.transport == ucx.Name && err != nil {
 				t.Skip(err)
 			}
-			dir, rows, last := cmp.Or(tc.dir, llava), 25, 3
+			dir, last := cmp.Or(tc.dir, llava), 3
 			if dir == gemma {
-				rows, last = 36, 2 // the prefix cache has the first image of the last question to its end
+				last = 2 // the prefix cache has the first image of the last question to its end
 			}
 			c := clustertest.Start(t, clustertest.Options{
 				Model: dir, Encode: tc.encode, Prefill: tc.prefill, Decode: tc.decode, Nodes: tc.nodes,
@@ -267,7 +280,7 @@ func TestImagesOverHTTP(t *testing.T) {
 				if s.parts != []int{1, 1, 2, 2, last}[i] || i < 2 && len(s.encoded) != 1 {
 					t.Errorf("%d: %d images were needed, encoded by %q", i, s.parts, s.encoded)
 				}
-				if s.status != http.StatusOK || s.text == "" || s.images != rows*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
+				if s.status != http.StatusOK || s.text == "" || s.images != rowsOf[dir]*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
 					t.Fatalf("%d: %+v", i, s)
 				}
 				for j := range i {
