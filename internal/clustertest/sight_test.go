@@ -23,7 +23,7 @@ import (
 
 const (
 	sightPictures = 10 / slowdown
-	sightRight    = 7 // of ten codes, at least: the built-in model reads more
+	sightRight    = 8 // of ten codes, at least: the built-in model reads more
 )
 
 // glare damages the embeddings that workers compute prompts with, on their way into the
