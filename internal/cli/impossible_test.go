@@ -24,17 +24,20 @@ func TestUpRefusesTheImpossible(t *testing.T) {
 }
 
 // Encode workers are declared only for a model that sees images, where dynctl knows the
-// model.
+// model. Without --model, the built-in one that sees takes the place of the one that does not.
 func TestUpRefusesEncodeWithoutImages(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{})
 	w.up(1, 1)
 	before := w.topology()
-	r := w.run("up", "--encode", "1")
-	if r.code != exit.Failed || w.topology() != before {
-		t.Errorf("exit %d, generation %d after %d", r.code, w.topology().Generation, before.Generation)
+	r := w.run("up", "--encode", "1", "--model", cluster.BuiltinModelName)
+	if r.code != exit.Usage || w.topology() != before || !strings.Contains(r.stderr, cluster.BuiltinModelName+" sees no images; --model "+cluster.BuiltinVisionName+" does") {
+		t.Errorf("exit %d, generation %d after %d, %s", r.code, w.topology().Generation, before.Generation, r.stderr)
 	}
-	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot declare the topology: it cannot be carried out\n  encode workers: the built-in model sees no images\n  nothing was changed\n")
+	w.ok("up", "--encode", "1")
+	if got := w.topology(); got.Model.Name != cluster.BuiltinVisionName || got.Encode != 1 {
+		t.Errorf("%+v", got)
+	}
 	if r := w.run("up", "--prefill", "0", "--decode", "0", "--encode", "1"); r.code != exit.Usage || !strings.Contains(r.stderr, "--decode: encode workers need at least one decode worker") {
 		t.Errorf("alone: %+v", r)
 	}

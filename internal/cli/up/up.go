@@ -100,7 +100,7 @@ only the topology is declared.`,
 	fs.StringVar(&o.Host, "advertise-host", "", "address of this machine, for other machines to join")
 	command.Choice(fs, &o.Plane, "request-plane", "", "", "how the nodes that are started serve requests (default: their own setting)", []string{config.PlaneTCP, config.PlaneHTTP, config.PlaneNATS})
 	command.Count(fs, &o.Port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
-	fs.StringVar(&o.Model, "model", "", "model directory, or a GGUF file (default: a built-in model, "+cluster.BuiltinModelName+", or with encode workers "+cluster.BuiltinVisionName+")")
+	fs.StringVar(&o.Model, "model", "", "model directory, or a GGUF file (default: a built-in model)")
 	fs.StringVar(&o.Served, "served-model-name", "", "what clients put into \"model\" (default: the name of the path)")
 	fs.StringVar(&o.Quantize, "quantize", "", "quantize weights: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.ToolParser, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
