@@ -23,7 +23,8 @@ import (
 // images returns what prepares the images of a model, or why it takes none: nil and no error
 // for a model of text.
 func images(m *model.Model) (*prepare.Processor, error) {
-	if m.Config().Vision == nil {
+	v := m.Config().Vision
+	if v == nil {
 		return nil, nil
 	}
 	files := prepare.Files{}
@@ -37,7 +38,15 @@ func images(m *model.Model) (*prepare.Processor, error) {
 			files.Config = f.Data
 		}
 	}
-	return prepare.Load(files)
+	proc, err := prepare.Load(files)
+	if err != nil {
+		return nil, err
+	}
+	patch, frames, merge := proc.Cuts()
+	if want := [3]int{v.PatchSize, v.Frames, v.Projector.Factor}; v.Grid && [3]int{patch, frames, merge} != want || !v.Grid && patch > 0 {
+		return nil, fmt.Errorf("%s cuts patches of %d pixels and %d frames, %d × %d to a row; %s has %d, %d and %d", model.PreprocessorName, patch, frames, merge, merge, model.ConfigName, want[0], want[1], want[2])
+	}
+	return proc, nil
 }
 
 // encoder returns what encodes images with the weights; nil for a model of text, and for
@@ -113,6 +122,12 @@ func (e *encoder) Encode(ctx context.Context, part *protocol.MediaPart, content 
 	in, err := proc.Prepare(img)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", media.ErrBadContent, err)
+	}
+	if g := part.Grid; in.Places != [3]int{g.T, g.H, g.W} {
+		return nil, fmt.Errorf("%w: its rows stand in %v frames, rows and columns, the prompt has %v", media.ErrBadContent, in.Places, g)
+	}
+	if in.Patches != nil {
+		return e.views(ctx, []engine.View{{W: in.W, H: in.H, Patches: in.Patches}})
 	}
 	views := make([]engine.View, len(in.Views))
 	for i, v := range in.Views {
@@ -190,8 +205,7 @@ func (towerBackend) AllocKV(n int) (engine.KVPool, error) {
 
 // Step implements engine.Backend: the logits are values of the embeddings of a gray view.
 func (b towerBackend) Step(ctx context.Context, batch []engine.BatchSeq) error {
-	n := b.vision.ImageSize
-	rows, err := b.views(ctx, []engine.View{{W: n, H: n, Pixels: make([]float32, 3*n*n)}})
+	rows, err := b.views(ctx, []engine.View{gray(b.vision)})
 	if err != nil {
 		return err
 	}
@@ -206,6 +220,15 @@ func (b towerBackend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 		copy(batch[i].Logits, rows[0])
 	}
 	return nil
+}
+
+// gray is the smallest view that the vision part reads.
+func gray(v model.Vision) engine.View {
+	if v.Grid {
+		n := v.Projector.Factor
+		return engine.View{W: n * v.PatchSize, H: n * v.PatchSize, Patches: make([]float32, n*n*v.PatchValues())}
+	}
+	return engine.View{W: v.ImageSize, H: v.ImageSize, Pixels: make([]float32, 3*v.ImageSize*v.ImageSize)}
 }
 
 // Close implements engine.Backend.

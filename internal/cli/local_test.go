@@ -491,6 +491,9 @@ func TestInspectVision(t *testing.T) {
 	r := m.run("model", "inspect", modeltest.Generate(t, modeltest.Vision()["llava"]))
 	clitest.Has(t, "stdout", r.stdout,
 		"clip_vision_model: 2 layers, hidden 24, 3 heads, FFN 40; 25 tokens of a view of 70 pixels in patches of 14\n", ", vision 25.6k\n")
+	r = m.run("model", "inspect", modeltest.Generate(t, modeltest.Vision()["qwen2_5_vl"]))
+	clitest.Has(t, "stdout", r.stdout, "base 10000, sections 1, 1, 2\n",
+		"qwen2_5_vl: 3 layers, hidden 24, 2 heads, FFN 40; images of any size, a token for 8 × 8 pixels\n")
 }
 
 // A run that ends before the stores are up leaves no process that no command finds.

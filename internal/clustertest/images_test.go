@@ -75,7 +75,7 @@ func seerOf(t *testing.T, family, place, row string, preprocessor, processor map
 	spec := modeltest.Vision()[family]
 	spec.Vocab, spec.ContextLen = 2100, 2048
 	field := "image_token_index"
-	if family == "smolvlm" {
+	if spec.Images["image_token_id"] != nil {
 		field = "image_token_id"
 	}
 	spec.Images[field] = token
@@ -121,7 +121,12 @@ func seerOf(t *testing.T, family, place, row string, preprocessor, processor map
 
 // drawing is a picture as a data URL; each number gives another one.
 func drawing(n int) string {
-	m := image.NewRGBA(image.Rect(0, 0, 90+(n%7+7)%7, 120))
+	return sketch(n, 90+(n%7+7)%7, 120)
+}
+
+// sketch is a drawing of some size.
+func sketch(n, w, h int) string {
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
 	for x := range m.Rect.Dx() {
 		for y := range m.Rect.Dy() {
 			m.Set(x, y, color.RGBA{uint8(x * (n + 1)), uint8(y * 2), uint8(x*y + n*40), 255})

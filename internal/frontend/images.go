@@ -102,7 +102,11 @@ func (p *pictures) planEmbeddings(data []byte) (prepare.Plan, error) {
 	if err != nil {
 		return prepare.Plan{}, err
 	}
-	return p.proc.PlanRows(rows), nil
+	grid, _, err := tensorfile.Grid(data)
+	if err != nil {
+		return prepare.Plan{}, err
+	}
+	return p.proc.PlanRows(rows, grid)
 }
 
 const (
@@ -272,6 +276,11 @@ func (q *chatRequest) loadOne(ctx context.Context, f *Frontend, p *pictures, ten
 	return nil
 }
 
+// gridOf returns how the rows of an image stand.
+func gridOf(plan prepare.Plan) protocol.Grid {
+	return protocol.Grid{T: plan.Places[0], H: plan.Places[1], W: plan.Places[2]}
+}
+
 // free lets go of the images.
 func (q *chatRequest) free() {
 	q.mu.Lock()
@@ -311,7 +320,7 @@ func (q *chatRequest) locate(m *servedModel, ids []uint32) *apiError {
 	token, at := m.pictures.token, 0
 	for _, img := range q.loaded {
 		part := protocol.MediaPart{
-			Rows: img.plan.Tokens, Token: token, Key: m.pictures.key(img.id, img.low), Kind: img.kind, Low: img.low,
+			Rows: img.plan.Tokens, Token: token, Grid: gridOf(img.plan), Key: m.pictures.key(img.id, img.low), Kind: img.kind, Low: img.low,
 			Source: protocol.MediaSource{Frontend: q.from, ID: img.id, Size: img.size},
 		}
 		for n := 0; n < part.Rows; n++ {

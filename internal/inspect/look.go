@@ -66,10 +66,16 @@ func (r *Report) config(m *model.Model) {
 	if c.RoPE.Factor > 0 {
 		r.Shape.RoPE += fmt.Sprintf(", factor %g", c.RoPE.Factor)
 	}
+	if s := c.RoPE.Sections; s != [3]int{} {
+		r.Shape.RoPE += fmt.Sprintf(", sections %d, %d, %d", s[0], s[1], s[2])
+	}
 	if v := c.Vision; v != nil {
 		r.Vision = &Vision{
 			Tower: v.Tower, Layers: v.Layers, Hidden: v.Hidden, Heads: v.Heads, FFN: v.FFN,
 			ImageSize: v.ImageSize, PatchSize: v.PatchSize, Projector: string(v.Projector.Kind), Tokens: v.Tokens(),
+		}
+		if v.Grid {
+			r.Vision.Square = v.PatchSize * v.Projector.Factor
 		}
 	}
 	size := map[string]int64{"f32": 4, "bf16": 2}[m.KVDType()]

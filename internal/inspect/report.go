@@ -68,10 +68,12 @@ type Vision struct {
 	Hidden    int    `json:"hidden"`
 	Heads     int    `json:"heads"`
 	FFN       int    `json:"ffn"`
-	ImageSize int    `json:"image_size"` // pixels of a side of a view
+	ImageSize int    `json:"image_size"` // pixels of a side of a view; 0 for a tower of images of any size
 	PatchSize int    `json:"patch_size"`
 	Projector string `json:"projector"`
-	Tokens    int    `json:"tokens"` // rows that a whole view takes in a prompt
+	Tokens    int    `json:"tokens"` // rows that a whole view takes in a prompt; 0 for a tower of images of any size
+	// Square is the number of pixels along a side of what takes a row of a prompt; 0 where views do.
+	Square int `json:"square,omitempty"`
 }
 
 // Vocabulary compares the rows of the model with what its tokenizer knows.

@@ -214,7 +214,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(encode(f, llamaConfig()))
 	f.Add(encode(f, qwen3Config()))
 	f.Add([]byte(`{"architectures":["LlamaForCausalLM"],"hidden_size":1e9}`))
-	for _, config := range []string{mistral01, mixtral8x7, qwen25, qwen3x30, gemma2x2, gemma3x1, gemma3x4, phi3mini, smolvlm256, llava15, llavaNext16} {
+	for _, config := range []string{mistral01, mixtral8x7, qwen25, qwen3x30, gemma2x2, gemma3x1, gemma3x4, phi3mini, smolvlm256, llava15, llavaNext16, qwen2VL2B, qwen25VL3B, qwen2VLNested} {
 		f.Add([]byte(config))
 	}
 	f.Add([]byte(`{"architectures":["Phi3ForCausalLM"],"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,
@@ -237,7 +237,15 @@ func FuzzParseConfig(f *testing.F) {
 		if c.MoE.Sparse != nil && (len(c.MoE.Sparse) != c.Layers || c.MoE.Active < 1 || c.MoE.Active > c.MoE.Experts) {
 			t.Fatalf("accepted %+v", c)
 		}
-		if v := c.Vision; v != nil && (v.Hidden%v.Heads != 0 || v.Layers < 0 || v.Side() < 1 || v.Side()*v.Side() > maxPatches ||
+		if v := c.Vision; v != nil && v.Grid {
+			if v.Hidden%v.Heads != 0 || v.Hidden/v.Heads%4 != 0 || v.FFN < 1 || v.PatchValues() < 1 || int(v.ImageToken) >= c.Vocab ||
+				v.Windowed != nil && (len(v.Windowed) != v.Layers || v.Window < v.Projector.Factor || v.Window%v.Projector.Factor != 0) {
+				t.Fatalf("accepted %+v", v)
+			}
+			if s := c.RoPE.Sections; s[0]+s[1]+s[2] != c.Rotary()/2 || min(s[0], s[1], s[2]) < 0 {
+				t.Fatalf("accepted %v", s)
+			}
+		} else if v != nil && (v.Hidden%v.Heads != 0 || v.Layers < 0 || v.Side() < 1 || v.Side()*v.Side() > maxPatches ||
 			v.Side()%v.Projector.Factor != 0 || v.Tokens() < 1 || int(v.ImageToken) >= c.Vocab || !(v.NormEps > 0)) {
 			t.Fatalf("accepted %+v", v)
 		}

@@ -22,6 +22,8 @@ type family struct {
 	// defaults and traits; the first one where the checkpoint names none. nil if there is no
 	// choice.
 	texts []family
+	// inner is the model_type in text_config; "" if it is modelType, or one of texts.
+	inner string
 	// grids: the rows of images rotate by their place in a grid.
 	grids bool
 	// traits reads the fields that only this family has.
@@ -68,7 +70,7 @@ type defaults struct {
 func families() []family {
 	return []family{
 		llama(), mistral(), mixtral(), qwen2(), qwen3(), qwen3MoE(), gemma2(), gemma3(), phi3(),
-		smolVLM(), idefics3(), llava(), llavaNext(),
+		smolVLM(), idefics3(), llava(), llavaNext(), qwen2VL(), qwen25VL(),
 	}
 }
 

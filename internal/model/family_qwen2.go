@@ -9,17 +9,17 @@ func qwen2() family {
 		defaults:      defaults{context: 32768, normEps: 1e-6, ropeTheta: 1e4},
 		traits: func(f fields, c *Config) {
 			c.QKVBias = true
-			readQwenWindow(f, c)
+			readQwenWindow(f, c, 28)
 		},
 		names: llamaNames(),
 	}
 }
 
 // readQwenWindow reads the window. It applies to the layers from max_window_layers on,
-// the reverse of what the name suggests. Without use_sliding_window the size is ignored.
-func readQwenWindow(f fields, c *Config) {
+// the reverse of what the name suggests; the default depends on the family. Without use_sliding_window the size is ignored.
+func readQwenWindow(f fields, c *Config, maxWindowLayers int) {
 	window := f.window("sliding_window", 4096)
-	full := f.count("max_window_layers", 28, maxLayers)
+	full := f.count("max_window_layers", maxWindowLayers, maxLayers)
 	if !f.boolean("use_sliding_window", false) {
 		window = 0
 	}

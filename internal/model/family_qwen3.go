@@ -9,7 +9,7 @@ func qwen3() family {
 		defaults:      defaults{context: 32768, headDim: 128, normEps: 1e-6, ropeTheta: 1e4},
 		traits: func(f fields, c *Config) {
 			readQwen3Attention(f, c)
-			readQwenWindow(f, c)
+			readQwenWindow(f, c, 28)
 		},
 		names: llamaNames(),
 	}

@@ -220,7 +220,7 @@ func (m *Model) Expert(role Role, layer, expert int) (Tensor, bool) {
 	if !ok || at.shape == nil {
 		return t, ok
 	}
-	rowBytes := t.DType.Bytes(at.shape[1])
+	rowBytes := t.DType.Bytes(elems(at.shape[1:]))
 	from := at.first * rowBytes
 	t.Data = t.Data[from : from+at.shape[0]*rowBytes : from+at.shape[0]*rowBytes]
 	t.Offset += int64(from)

@@ -197,6 +197,8 @@ func (s Synthetic) nested(text map[string]any) map[string]any {
 	outer := map[string]any{"architectures": known[max(0, len(known)-1):], "model_type": s.Family, "text_config": text}
 	if texts := s.family().texts; texts != nil {
 		text["model_type"] = cmp.Or(s.Text, texts[0].modelType)
+	} else if name := s.family().inner; name != "" {
+		text["model_type"] = name
 	}
 	maps.Copy(outer, s.Images)
 	return outer

@@ -71,19 +71,19 @@ func distribution(r Role, config Config) (mean, width float64) {
 	case RoleClass, RoleNewline:
 		return 0, 1
 	case RolePatch:
-		return deviation(1, 3*config.Vision.PatchSize*config.Vision.PatchSize)
+		return deviation(1, config.Vision.PatchValues())
 	case RoleVisionQ, RoleVisionK:
 		return deviation(scores, config.Vision.Hidden)
 	case RoleVisionO:
 		return deviation(attn, config.Vision.Hidden)
-	case RoleVisionV, RoleVisionUp:
+	case RoleVisionV, RoleVisionUp, RoleVisionGate:
 		return deviation(1, config.Vision.Hidden)
 	case RoleVisionDown:
 		return deviation(mlp, config.Vision.FFN)
 	case RoleProjectIn:
 		return deviation(1, config.Vision.Hidden*config.Vision.Projector.Factor*config.Vision.Projector.Factor)
 	case RoleProjectOut:
-		return deviation(1, config.Hidden)
+		return deviation(1, config.Vision.shape(RoleProjectOut, config.Hidden)[1])
 	case RoleFinalNorm:
 		return logits, 0.1 * logits
 	case RoleAttnNorm, RoleMLPNorm, RolePostAttnNorm, RolePostMLPNorm:

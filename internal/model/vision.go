@@ -8,9 +8,8 @@ import (
 
 // Vision is the shape of the part of a model that turns images into rows of text
 // embeddings: a tower, which is a transformer over patches in which every patch attends to
-// all others, and a projector from its output to the text model. Its layers have norms
-// with mean and bias (LayerNorm), attention with biases, and an MLP of two linear layers
-// with biases.
+// all others, and a projector from its output to the text model. Its layers have norms,
+// attention with biases, and an MLP of linear layers with biases.
 type Vision struct {
 	Tower  string // model_type of the tower
 	Hidden int
@@ -36,7 +35,23 @@ type Vision struct {
 	// Mutual: in the text model the rows of one image attend to each other both ways.
 	Mutual bool
 	// Newline: a learned row ends each line of the tiles of an image.
-	Newline   bool
+	Newline bool
+	// Grid: in place of views the tower takes patches of images of any size. Those of the
+	// squares that the projector merges follow each other. Queries and keys turn by rows and
+	// columns; there are no learned positions, and no ImageSize. The rows of an image take the
+	// positions of their grid in the text model, too.
+	Grid bool
+	// Frames is the number of pictures in a patch, which stills repeat; 0 means 1.
+	Frames int
+	// RMSNorm: norms have no mean and no bias.
+	RMSNorm bool
+	// Gated: the MLP multiplies what passes the activation by a second linear layer.
+	Gated bool
+	// Window is the number of patches along each side of a window; patches of layers in
+	// Windowed attend to those of their window. Windowed has an entry for each layer, or is
+	// nil.
+	Window    int
+	Windowed  []bool
 	Projector Projector
 	// ImageToken stands in a prompt for each row that an image takes.
 	ImageToken uint32
@@ -47,10 +62,10 @@ type Projector struct {
 	Kind ProjectorKind
 	// Factor is the number of patches, along each side of a view, that make one row.
 	Factor int
-	// Act and Bias belong to [ProjectMLP].
+	// Act and Bias belong to [ProjectMLP] and [ProjectMerge].
 	Act  Activation
 	Bias bool
-	// NormEps belongs to [ProjectPool].
+	// NormEps belongs to [ProjectPool] and [ProjectMerge].
 	NormEps float64
 }
 
@@ -64,6 +79,9 @@ const (
 	ProjectMLP ProjectorKind = "mlp"
 	// ProjectPool averages squares of patches, passes an RMS norm, and multiplies.
 	ProjectPool ProjectorKind = "pool"
+	// ProjectMerge passes each patch through a norm, concatenates squares of them, and
+	// passes these through two linear layers.
+	ProjectMerge ProjectorKind = "merge"
 )
 
 // Side returns the patches along one side of a whole view.
@@ -86,7 +104,10 @@ func (v Vision) Rows(side int) int {
 	return n * n
 }
 
-// Tokens returns the number of rows that a whole view makes.
+// PatchValues returns the number of values of a patch.
+func (v Vision) PatchValues() int { return 3 * max(v.Frames, 1) * v.PatchSize * v.PatchSize }
+
+// Tokens returns the number of rows that a whole view makes; 0 with Grid.
 func (v Vision) Tokens() int { return v.Rows(v.Side()) }
 
 // tower describes a kind of tower: the defaults of its fields, and what no field says.

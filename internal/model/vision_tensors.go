@@ -10,7 +10,7 @@ import (
 // Roles of a model's vision part. Those from RoleVisionNorm on exist in each layer of the
 // tower, and the others once.
 const (
-	RolePatch     Role = numRoles + 1 + iota // [vision hidden, 3, patch size, patch size]
+	RolePatch     Role = numRoles + 1 + iota // [vision hidden, 3, patch size, patch size], with Grid [vision hidden, 3, frames, …]
 	RolePatchBias                            // [vision hidden]
 	RoleClass                                // [vision hidden]
 	RolePosition                             // [positions, vision hidden]
@@ -20,11 +20,12 @@ const (
 	RoleVisionPostNormBias
 
 	RoleProjectNorm // [vision hidden]
+	RoleProjectNormBias
 	// RoleProjectIn is [hidden, vision hidden × factor²]; that of [ProjectPool] is
-	// [vision hidden, hidden], transposed.
+	// [vision hidden, hidden], transposed, and that of [ProjectMerge] is square.
 	RoleProjectIn
-	RoleProjectInBias  // [hidden]
-	RoleProjectOut     // [hidden, hidden]
+	RoleProjectInBias  // [rows of RoleProjectIn]
+	RoleProjectOut     // [hidden, rows of RoleProjectIn]
 	RoleProjectOutBias // [hidden]
 	RoleNewline        // [hidden]
 
@@ -42,6 +43,8 @@ const (
 	RoleVisionMLPNormBias
 	RoleVisionUp // [vision ffn, vision hidden]
 	RoleVisionUpBias
+	RoleVisionGate // [vision ffn, vision hidden]
+	RoleVisionGateBias
 	RoleVisionDown // [vision hidden, vision ffn]
 	RoleVisionDownBias
 	endVision
@@ -58,6 +61,8 @@ type visionFamily struct {
 	// which stand for a root, or "beside.", which stands for the projector's root
 	// without its own name; %d stands for the layer.
 	names map[Role]string
+	// fused lists tensors of several roles, which have no names of their own.
+	fused []fused
 	// towerRoots and projectorRoots are the beginnings of names in published checkpoints;
 	// the first one is that of new ones.
 	towerRoots, projectorRoots []string
@@ -103,31 +108,43 @@ func (v Vision) shape(r Role, hidden int) []int {
 		}
 		return shape
 	}
-	p := v.Projector
+	p, inner := v.Projector, hidden
+	if p.Kind == ProjectMerge {
+		inner = v.Hidden * p.Factor * p.Factor
+	}
 	switch r {
 	case RolePatch:
+		if v.Grid {
+			return []int{v.Hidden, 3, v.Frames, v.PatchSize, v.PatchSize}
+		}
 		return []int{v.Hidden, 3, v.PatchSize, v.PatchSize}
 	case RolePatchBias:
 		return when(v.PatchBias, v.Hidden)
 	case RoleClass:
 		return when(v.ClassToken, v.Hidden)
 	case RolePosition:
-		return []int{v.Positions(), v.Hidden}
+		return when(!v.Grid, v.Positions(), v.Hidden)
 	case RoleVisionPreNorm, RoleVisionPreNormBias:
 		return when(v.PreNorm, v.Hidden)
 	case RoleVisionPostNorm, RoleVisionPostNormBias:
 		return when(v.PostNorm, v.Hidden)
 	case RoleProjectNorm:
-		return when(p.Kind == ProjectPool, v.Hidden)
+		return when(p.Kind == ProjectPool || p.Kind == ProjectMerge, v.Hidden)
+	case RoleProjectNormBias:
+		return when(p.Kind == ProjectMerge && !v.RMSNorm, v.Hidden)
+	case RoleVisionNormBias, RoleVisionMLPNormBias:
+		return when(!v.RMSNorm, v.Hidden)
 	case RoleProjectIn:
 		if p.Kind == ProjectPool {
 			return []int{v.Hidden, hidden}
 		}
-		return []int{hidden, v.Hidden * p.Factor * p.Factor}
+		return []int{inner, v.Hidden * p.Factor * p.Factor}
 	case RoleProjectOut:
-		return when(p.Kind == ProjectMLP, hidden, hidden)
-	case RoleProjectInBias, RoleProjectOutBias:
-		return when(p.Kind == ProjectMLP && p.Bias, hidden)
+		return when(v.twoLayers(), hidden, inner)
+	case RoleProjectInBias:
+		return when(v.twoLayers() && p.Bias, inner)
+	case RoleProjectOutBias:
+		return when(v.twoLayers() && p.Bias, hidden)
 	case RoleNewline:
 		return when(v.Newline, hidden)
 	case RoleVisionQ, RoleVisionK, RoleVisionV, RoleVisionO:
@@ -136,10 +153,19 @@ func (v Vision) shape(r Role, hidden int) []int {
 		return []int{v.FFN, v.Hidden}
 	case RoleVisionUpBias:
 		return []int{v.FFN}
+	case RoleVisionGate:
+		return when(v.Gated, v.FFN, v.Hidden)
+	case RoleVisionGateBias:
+		return when(v.Gated, v.FFN)
 	case RoleVisionDown:
 		return []int{v.Hidden, v.FFN}
 	}
 	return []int{v.Hidden}
+}
+
+// twoLayers reports whether the projector has two linear layers.
+func (v Vision) twoLayers() bool {
+	return v.Projector.Kind == ProjectMLP || v.Projector.Kind == ProjectMerge
 }
 
 // specs returns the tensors of the vision part.
@@ -147,8 +173,13 @@ func (n visionNaming) specs(v Vision, hidden int) []TensorSpec {
 	var specs []TensorSpec
 	add := func(from, to Role, layer int) {
 		for r := from; r < to; r++ {
-			if shape := v.shape(r, hidden); shape != nil {
-				specs = append(specs, TensorSpec{Role: r, Layer: layer, Name: n.fill(n.names[r], layer), Shape: shape})
+			if shape, name := v.shape(r, hidden), n.names[r]; shape != nil && name != "" {
+				specs = append(specs, TensorSpec{Role: r, Layer: layer, Name: n.fill(name, layer), Shape: shape})
+			}
+			for _, f := range n.fused {
+				if f.roles[0] == r { // the others come with the first
+					specs = append(specs, n.fusedSpec(v, f, layer, hidden))
+				}
 			}
 		}
 	}
@@ -158,6 +189,21 @@ func (n visionNaming) specs(v Vision, hidden int) []TensorSpec {
 	}
 	add(RoleVisionPostNorm, RoleVisionNorm, 0)
 	return specs
+}
+
+// fusedSpec returns the tensor of several roles, whose shapes differ in their rows at most.
+func (n visionNaming) fusedSpec(v Vision, f fused, layer, hidden int) TensorSpec {
+	spec := TensorSpec{Role: f.roles[0], Layer: layer, Name: n.fill(f.name, layer)}
+	for _, r := range f.roles {
+		shape := v.shape(r, hidden)
+		spec.Parts = append(spec.Parts, Part{Role: r, Shape: shape})
+		if spec.Shape == nil {
+			spec.Shape = slices.Clone(shape)
+			continue
+		}
+		spec.Shape[0] += shape[0]
+	}
+	return spec
 }
 
 // visionNaming determines the names of one checkpoint's vision tensors.

@@ -16,11 +16,18 @@ import (
 // Small models that read images, one for each projector.
 func visionSpecs() map[string]Synthetic {
 	tower := map[string]any{"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 3, "num_hidden_layers": 3, "patch_size": 4, "image_size": 16}
+	sections := map[string]any{"type": "mrope", "mrope_section": []int{1, 1, 0}}
+	patches := func(v map[string]any) map[string]any {
+		maps.Copy(v, map[string]any{"num_heads": 3, "depth": 3, "patch_size": 4, "window_size": 16})
+		return v
+	}
 	return map[string]Synthetic{
 		"idefics3":   {Family: "idefics3", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_id": 7}},
 		"smolvlm":    {Family: "smolvlm", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_id": 7, "scale_factor": 4}},
 		"llava":      {Family: "llava", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_index": 7}},
 		"llava_next": {Family: "llava_next", Hidden: 16, Vocab: 300, Images: map[string]any{"vision_config": tower, "image_token_index": 7}},
+		"qwen2_vl":   {Family: "qwen2_vl", Hidden: 16, Vocab: 300, RopeScaling: sections, Images: map[string]any{"vision_config": patches(map[string]any{"embed_dim": 12, "hidden_size": 16}), "image_token_id": 7}},
+		"qwen2_5_vl": {Family: "qwen2_5_vl", Hidden: 16, Vocab: 300, RopeScaling: sections, Images: map[string]any{"vision_config": patches(map[string]any{"hidden_size": 12, "intermediate_size": 20, "out_hidden_size": 16}), "image_token_id": 7}},
 		"gemma3_text": {Family: "gemma3_text", Hidden: 16, Vocab: 300, Tied: true,
 			Images: map[string]any{"vision_config": tower, "image_token_index": 7, "mm_tokens_per_image": 4}},
 	}
@@ -46,18 +53,22 @@ func TestVisionCheckpoints(t *testing.T) {
 				t.Fatalf("vision %+v", v)
 			}
 			rows := map[string]int{"idefics3": 4, "smolvlm": 1, "llava": 16, "llava_next": 16, "gemma3_text": 4}
-			if got := v.Tokens(); got != rows[name] {
+			if got := v.Tokens(); !v.Grid && got != rows[name] {
 				t.Errorf("a view makes %d rows, want %d", got, rows[name])
 			}
 			patch, ok := m.Weight(RolePatch, 0)
-			if !ok || !slices.Equal(patch.Shape, []int{12, 3, 4, 4}) {
+			shape := []int{12, 3, 4, 4}
+			if v.Grid {
+				shape = []int{12, 3, 2, 4, 4}
+			}
+			if !ok || !slices.Equal(patch.Shape, shape) {
 				t.Errorf("patches %v", patch.Shape)
 			}
 			if _, ok := m.Weight(RoleVisionDownBias, v.Layers-1); !ok {
 				t.Error("the last layer of the tower is not complete")
 			}
 			in, _ := m.Weight(RoleProjectIn, 0)
-			want := map[string][]int{"idefics3": {16, 48}, "smolvlm": {16, 192}, "llava": {16, 12}, "llava_next": {16, 12}, "gemma3_text": {12, 16}}
+			want := map[string][]int{"idefics3": {16, 48}, "smolvlm": {16, 192}, "llava": {16, 12}, "llava_next": {16, 12}, "gemma3_text": {12, 16}, "qwen2_vl": {48, 48}, "qwen2_5_vl": {48, 48}}
 			if !slices.Equal(in.Shape, want[name]) {
 				t.Errorf("projector %v, want %v", in.Shape, want[name])
 			}

@@ -3,6 +3,7 @@ package protocol
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
@@ -28,6 +29,9 @@ type MediaPart struct {
 	End   int    `json:"end"`
 	Rows  int    `json:"rows"`
 	Token uint32 `json:"token"`
+	// Grid is how the rows stand, for a model that gives them positions by it; zero for others.
+	// A key stands for one grid.
+	Grid Grid `json:"grid,omitzero"`
 	// Key identifies the embeddings: whoever has some under it need not compute them.
 	Key  blockhash.Key `json:"key"`
 	Kind MediaKind     `json:"kind"`
@@ -35,6 +39,13 @@ type MediaPart struct {
 	Low bool `json:"low,omitempty"`
 	// Source has the content.
 	Source MediaSource `json:"source"`
+}
+
+// Grid counts the frames of an image, and the rows and columns of each.
+type Grid struct {
+	T int `json:"t"`
+	H int `json:"h"`
+	W int `json:"w"`
 }
 
 // MediaSource says where content is: in the memory of a frontend, until the request ends.
@@ -65,6 +76,11 @@ func Spans(parts []MediaPart) []blockhash.Media {
 		spans[i] = parts[i].Span()
 	}
 	return spans
+}
+
+// SameMedia reports whether two prompts have the same images in the same places.
+func SameMedia(a, b []MediaPart) bool {
+	return slices.EqualFunc(a, b, func(a, b MediaPart) bool { return a.Span() == b.Span() && a.Grid == b.Grid })
 }
 
 // MediaRequest asks a frontend for content by its id.

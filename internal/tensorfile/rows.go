@@ -45,6 +45,39 @@ func (f *File) rows() (rows, width int, err error) {
 	return rows, width, nil
 }
 
+// GridName is the key of the grid of patches in a dictionary: frames, rows and columns.
+const GridName = "image_grid_thw"
+
+// Grid reads the grid of patches that embeddings were computed from: three whole numbers under
+// GridName. ok is false for a file without any.
+func Grid(data []byte) (grid [3]int, ok bool, err error) {
+	f, err := Read(data, Limits{Bytes: len(data)})
+	if err != nil {
+		return grid, false, err
+	}
+	for _, t := range f.Auxiliary {
+		if t.Name != GridName {
+			continue
+		}
+		size := map[safetensors.DType]int{"I64": 8, "I32": 4}[t.DType]
+		if size == 0 || len(t.Data) != len(grid)*size {
+			return grid, false, fmt.Errorf("%w: %s has the type %s and the shape %v, want three whole numbers", ErrFormat, GridName, t.DType, t.Shape)
+		}
+		for i := range grid {
+			n := int64(int32(binary.LittleEndian.Uint32(t.Data[size*i:])))
+			if size == 8 {
+				n = int64(binary.LittleEndian.Uint64(t.Data[size*i:]))
+			}
+			if n < 1 || n > maxRows {
+				return grid, false, fmt.Errorf("%w: %s has %d", ErrFormat, GridName, n)
+			}
+			grid[i] = int(n)
+		}
+		return grid, true, nil
+	}
+	return grid, false, nil
+}
+
 // Embeddings reads a file of embeddings as rows of float32, which hold the values of all
 // types exactly. They are finite.
 func Embeddings(data []byte) ([][]float32, error) {

@@ -57,3 +57,32 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// The grid of patches is three whole numbers beside the embeddings.
+func TestGrid(t *testing.T) {
+	file := func(dtype, shape string, grid ...uint32) []byte {
+		b := words(4, append([]uint32{0}, grid...)...)
+		header := fmt.Sprintf(`{"mm_embeddings":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"image_grid_thw":{"dtype":"%s","shape":%s,"data_offsets":[4,%d]}}`, dtype, shape, len(b))
+		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), b...)
+	}
+	for name, tc := range map[string]struct {
+		file []byte
+		want [3]int
+		err  error
+	}{
+		"64 bits":       {file("I64", "[1,3]", 1, 0, 6, 0, 4, 0), [3]int{1, 6, 4}, nil},
+		"32 bits":       {file("I32", "[3]", 1, 6, 4), [3]int{1, 6, 4}, nil},
+		"none":          {oneTensor("F32", "[1,1]", words(4, 0)), [3]int{}, nil},
+		"two images":    {file("I32", "[2,3]", 1, 6, 4, 1, 2, 2), [3]int{}, ErrFormat},
+		"two numbers":   {file("I32", "[2]", 6, 4), [3]int{}, ErrFormat},
+		"another type":  {file("F32", "[3]", 1, 6, 4), [3]int{}, ErrFormat},
+		"nothing":       {file("I32", "[3]", 1, 0, 4), [3]int{}, ErrFormat},
+		"below nothing": {file("I32", "[3]", 1, 1<<32-2, 4), [3]int{}, ErrFormat},
+		"too much":      {file("I64", "[3]", 1, 0, 0, 1, 4, 0), [3]int{}, ErrFormat},
+		"no file":       {[]byte("hello"), [3]int{}, ErrFormat},
+	} {
+		if got, ok, err := Grid(tc.file); got != tc.want && err == nil || !errors.Is(err, tc.err) || ok != (tc.want != [3]int{}) {
+			t.Errorf("%s: %v %v %v", name, got, ok, err)
+		}
+	}
+}

@@ -144,6 +144,27 @@ def cases():
     yield "llava-next-qwen2", tiled(
         qwen2(hidden_size=32, intermediate_size=52), sizes=[[31, 41]], images=[0],
         vision_config=tower("clip_vision_model", image_size=21, patch_size=7), views=[[21, 21, None]] * 5)
+    sections = lambda *n: {"type": "mrope", "mrope_section": list(n)}
+    small = {"temporal_patch_size": 2, "patch_size": 4, "spatial_merge_size": 2, "num_heads": 2}
+    yield "qwen2-vl", common(
+        "Qwen2VLForConditionalGeneration", "qwen2_vl", tie_word_embeddings=True, torch_dtype="bfloat16",
+        rope_theta=1000000.0, rope_scaling=sections(2, 1, 3), image_token_id=VOCAB - 3, views=[[40, 24, None]], images=[5],
+        vision_config={"depth": 2, "embed_dim": 40, "hidden_size": 48, "mlp_ratio": 2, **small})
+    inside = dict(rope_theta="absent", rms_norm_eps="absent", torch_dtype="absent", tie_word_embeddings="absent")
+    yield "qwen2-vl-images", {
+        "architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl", "torch_dtype": "float32", "new_names": True,
+        "image_token_id": VOCAB - 3, "views": [[24, 12, None], [24, 48, None], [12, 12, None]], "images": [0, 9, 20],
+        "text_config": common("", "qwen2_vl_text", rope_scaling={"rope_type": "default", "mrope_section": [1, 3, 2]}, **inside),
+        "vision_config": {"depth": 3, "embed_dim": 48, "hidden_size": 48, "hidden_act": "gelu", **small, "patch_size": 6, "temporal_patch_size": 3, "num_heads": 4}}
+    yield "qwen2.5-vl", common(
+        "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", rope_scaling=sections(1, 2, 3), image_token_id=VOCAB - 3,
+        views=[[56, 40, None]], images=[3],
+        vision_config={"depth": 3, "hidden_size": 40, "intermediate_size": 43, "out_hidden_size": 48, "window_size": 24, "fullatt_block_indexes": [1], **small})
+    yield "qwen2.5-vl-images", {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "torch_dtype": "bfloat16", "new_names": True,
+        "image_token_id": VOCAB - 3, "views": [[16, 48, None], [8, 8, None], [72, 16, None]], "images": [2, 14, 23],
+        "text_config": common("", "qwen2_5_vl_text", rope_scaling=sections(2, 2, 2), **inside),
+        "vision_config": {"depth": 4, "hidden_size": 40, "intermediate_size": 64, "out_hidden_size": 48, "window_size": 20, "fullatt_block_indexes": [0, 2], **small}}
     phi3 = lambda **f: common("Phi3ForCausalLM", "phi3", **f)
     long = dict(
         original_max_position_embeddings=128, rope_scaling={
@@ -193,7 +214,7 @@ def tensors(c):
         else:
             for name, rows, deviation in (("q", q, 1.7), ("k", kv, 1.7), ("v", kv, 1.0)):
                 matrix(a + name + "_proj.weight", rows, h, deviation)
-                if c["model_type"] == "qwen2" or c.get("attention_bias"):
+                if c["model_type"].startswith("qwen2") or c.get("attention_bias"):
                     bias(a + name + "_proj.bias", rows)
         matrix(a + "o_proj.weight", h, q, 2.0)
         if c.get("attention_bias"):
@@ -241,6 +262,9 @@ def tensors(c):
 
 def vision(c, hidden, matrix, norm, bias, out):
     """The tensors of tower and projector."""
+    if c["architectures"][0].startswith("Qwen"):
+        qwen_vision(c, hidden, matrix, norm, bias, out)
+        return
     family, v = c["architectures"][0], c["vision_config"]
     clip, h, side = v["model_type"] == "clip_vision_model", v["hidden_size"], v["image_size"] // v["patch_size"]
     smol = family.startswith(("SmolVLM", "Idefics3"))
@@ -286,3 +310,39 @@ def vision(c, hidden, matrix, norm, bias, out):
     else:
         norm(project + "mm_soft_emb_norm.weight", h)
         out.append((project + "mm_input_projection_weight", [h, hidden], 0.0, round(math.sqrt(3 / h), 4)))
+
+
+def qwen_vision(c, hidden, matrix, norm, bias, out):
+    v, newer = c["vision_config"], c["architectures"][0].startswith("Qwen2_5")
+    root = "model.visual." if c.get("new_names") else "visual."
+    h = v["hidden_size"] if newer else v["embed_dim"]
+    ffn = v["intermediate_size"] if newer else h * v.get("mlp_ratio", 4)
+
+    def layer_norm(name):
+        norm(name + ".weight", h)
+        if not newer:
+            bias(name + ".bias", h)
+
+    def linear(name, rows, cols, deviation=1.0):
+        matrix(name + ".weight", rows, cols, deviation)
+        bias(name + ".bias", rows)
+
+    shape = [h, 3, v["temporal_patch_size"], v["patch_size"], v["patch_size"]]
+    out.append((root + "patch_embed.proj.weight", shape, 0.0, round(math.sqrt(3 / math.prod(shape[1:])), 4)))
+    for i in range(v["depth"]):
+        p = f"{root}blocks.{i}."
+        layer_norm(p + "norm1")
+        layer_norm(p + "norm2")
+        linear(p + "attn.qkv", 3 * h, h, 1.5)
+        linear(p + "attn.proj", h, h, 2.0)
+        if newer:
+            linear(p + "mlp.gate_proj", ffn, h)
+            linear(p + "mlp.up_proj", ffn, h)
+            linear(p + "mlp.down_proj", h, ffn, 2.0)
+        else:
+            linear(p + "mlp.fc1", ffn, h, 1.5)
+            linear(p + "mlp.fc2", h, ffn, 2.0)
+    layer_norm(root + "merger.ln_q")
+    inner = h * v["spatial_merge_size"] ** 2
+    linear(root + "merger.mlp.0", inner, inner)
+    linear(root + "merger.mlp.2", hidden, inner)

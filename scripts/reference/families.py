@@ -9,7 +9,7 @@ import math
 import torch
 
 from parts import (attention, cap, experts, gelu_tanh, gemma_norm, linear_freqs, llama3_freqs, longrope_freqs,
-                   mlp, plain_freqs, rms_norm, rotate, silu, yarn_freqs)
+                   mlp, plain_freqs, rms_norm, rotate, rotate_by, silu, yarn_freqs)
 from weights import DTYPES
 
 
@@ -285,6 +285,47 @@ def phi3(c, w, ids):
     return head(c, w, rms_norm(x, w["model.norm.weight"], eps), False)
 
 
+def grid_positions(n, images):
+    """Three numbers for each of n tokens, for time, height and width. Text counts up in all of
+    them. Rows of an image count along the sides of its grid, from where the text would go on,
+    and the text behind it begins one above the largest number so far."""
+    out = []
+    for start, rows in images:
+        text = max(map(max, out), default=-1) + 1
+        out += [[text + i] * 3 for i in range(start - len(out))]
+        first = max(map(max, out), default=-1) + 1
+        height, width = rows.grid
+        out += [[first, first + y, first + x] for y in range(height) for x in range(width)]
+    text = max(map(max, out), default=-1) + 1
+    out += [[text + i] * 3 for i in range(n - len(out))]
+    return torch.tensor(out)
+
+
+def qwen2_vl(c, w, ids, images=()):
+    # A Qwen2 whose pairs turn by three positions in sections. The fields of the text model
+    # are at the top of older files. eps is 1e-5 and rope_theta a million when absent.
+    root, tied = "model.", c.get("tie_word_embeddings", False)
+    if "text_config" in c:
+        root, c = "model.language_model.", c["text_config"]
+    dim = c["hidden_size"] // c["num_attention_heads"]
+    freqs, sections = plain_freqs(c.get("rope_theta", 1e6), dim), c["rope_scaling"]["mrope_section"]
+    eps = c.get("rms_norm_eps", 1e-5)
+    x = w[root + "embed_tokens.weight"][ids]
+    for start, rows in images:
+        x[start : start + len(rows)] = rows
+    at = grid_positions(len(ids), images)
+    for i in range(c["num_hidden_layers"]):
+        p = f"{root}layers.{i}."
+        n = rms_norm(x, w[p + "input_layernorm.weight"], eps)
+        q, k, v = (heads_of(linear(w, p + f"self_attn.{m}_proj", n), dim) for m in "qkv")
+        a = attention(rotate_by(q, freqs, sections, at), rotate_by(k, freqs, sections, at), v, dim**-0.5)
+        x = x + linear(w, p + "self_attn.o_proj", a)
+        n = rms_norm(x, w[p + "post_attention_layernorm.weight"], eps)
+        x = x + mlp(n, *(w[p + f"mlp.{m}_proj.weight"] for m in ("gate", "up", "down")))
+    x = rms_norm(x, w[root + "norm.weight"], eps)
+    return x @ w[root + "embed_tokens.weight" if tied else "lm_head.weight"].T
+
+
 def llama_inside(root, head):
     """The Llama, or another decoder, of a model that reads images: names have other
     beginnings."""
@@ -314,6 +355,8 @@ FAMILIES = {
     "MistralForCausalLM": mistral,
     "MixtralForCausalLM": mixtral,
     "Qwen2ForCausalLM": qwen2,
+    "Qwen2VLForConditionalGeneration": qwen2_vl,
+    "Qwen2_5_VLForConditionalGeneration": qwen2_vl,
     "Qwen3ForCausalLM": qwen3,
     "Qwen3MoeForCausalLM": qwen3_moe,
     "Gemma2ForCausalLM": gemma2,

@@ -97,6 +97,16 @@ def rotate(x, freqs, attention=1.0):
     return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
 
+def rotate_by(x, freqs, sections, positions):
+    """As rotate, but positions is [position, 3]: the first of the sections of pairs turns by
+    the first number, and so on."""
+    which = torch.repeat_interleave(torch.arange(3), torch.tensor(sections))
+    angles = positions.float()[:, which] * freqs[None, :]
+    cos, sin = torch.cos(angles)[:, None, :], torch.sin(angles)[:, None, :]
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
 # Attention.
 
 

@@ -8,7 +8,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from parts import gelu_tanh, gemma_norm
+from parts import gelu_tanh, gemma_norm, plain_freqs, rms_norm, silu
 from processors import best_resolution
 from weights import values
 
@@ -132,12 +132,60 @@ def gemma3(c, w, pixels, mask):
     return gemma_norm(x, w["multi_modal_projector.mm_soft_emb_norm.weight"], eps) @ w["multi_modal_projector.mm_input_projection_weight"]
 
 
+def qwen(c, w, pixels, mask):
+    # Patches have frames, and no bias. There are no learned positions: the first half of the
+    # pairs of queries and keys turns by the patch's row, the other half by its column. In
+    # Qwen2.5-VL most layers see windows of the image, the last ones of a side may be smaller;
+    # norms have no mean and no bias, and MLPs are gated. The merger normalizes patches before
+    # it joins squares of them; its GELU is the exact one.
+    v, newer = c["vision_config"], c["architectures"][0].startswith("Qwen2_5")
+    root = "model.visual." if "model.visual.patch_embed.proj.weight" in w else "visual."
+    norm = (lambda name, x: rms_norm(x, w[name + ".weight"], 1e-6)) if newer else (lambda name, x: layer_norm(w, name, x, 1e-6))
+    patch, merge, heads = v["patch_size"], v["spatial_merge_size"], v["num_heads"]
+    x = F.conv3d(pixels[None], w[root + "patch_embed.proj.weight"], stride=(v["temporal_patch_size"], patch, patch))[0, :, 0]
+    height, width = x.shape[1:]
+    x = x.flatten(1).T
+    row = torch.arange(height).repeat_interleave(width)
+    column = torch.arange(width).repeat(height)
+    freqs = plain_freqs(10000.0, x.shape[1] // heads // 2)
+    angles = torch.cat([row[:, None] * freqs, column[:, None] * freqs], -1)[:, None, :]
+
+    def turn(x):
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * torch.cos(angles) - b * torch.sin(angles), b * torch.cos(angles) + a * torch.sin(angles)], -1)
+
+    everything = torch.ones(len(x), len(x), dtype=torch.bool)
+    window = everything
+    if newer:
+        side = v["window_size"] // merge // patch * merge
+        window = (row[:, None] // side == row[None] // side) & (column[:, None] // side == column[None] // side)
+    for i in range(v["depth"]):
+        p = f"{root}blocks.{i}."
+        q, k, value = linear(w, p + "attn.qkv", norm(p + "norm1", x)).reshape(len(x), 3, heads, -1).unbind(1)
+        scores = torch.einsum("qhd,khd->hqk", turn(q), turn(k)) * q.shape[-1] ** -0.5
+        seen = everything if not newer or i in v["fullatt_block_indexes"] else window
+        a = torch.softmax(scores.masked_fill(~seen, float("-inf")), -1)
+        x = x + linear(w, p + "attn.proj", torch.einsum("hqk,khd->qhd", a, value).flatten(1))
+        n = norm(p + "norm2", x)
+        if newer:
+            x = x + linear(w, p + "mlp.down_proj", silu(linear(w, p + "mlp.gate_proj", n)) * linear(w, p + "mlp.up_proj", n))
+        else:
+            x = x + linear(w, p + "mlp.fc2", ACTS[v.get("hidden_act", "quick_gelu")](linear(w, p + "mlp.fc1", n)))
+    x = norm(root + "merger.ln_q", x)
+    x = x.reshape(height // merge, merge, width // merge, merge, -1).transpose(1, 2).flatten(2).flatten(0, 1)
+    x = linear(w, root + "merger.mlp.2", gelu(linear(w, root + "merger.mlp.0", x.flatten(1))))
+    x.grid = height // merge, width // merge
+    return x
+
+
 TOWERS = {
     "SmolVLMForConditionalGeneration": idefics3,
     "Idefics3ForConditionalGeneration": idefics3,
     "LlavaForConditionalGeneration": llava,
     "LlavaNextForConditionalGeneration": llava,
     "Gemma3ForConditionalGeneration": gemma3,
+    "Qwen2VLForConditionalGeneration": qwen,
+    "Qwen2_5_VLForConditionalGeneration": qwen,
 }
 
 
@@ -145,7 +193,8 @@ def record(config, w, seed, views):
     """views are [width, height, mask], mask a list of 0 and 1 for patches, or None."""
     out = []
     for i, (width, height, mask) in enumerate(views):
-        pixels = torch.from_numpy(values(seed, f"view.{i}", [3, height, width], 0.0, 2.0))
+        frames = [config["vision_config"]["temporal_patch_size"]] if "temporal_patch_size" in config["vision_config"] else []
+        pixels = torch.from_numpy(values(seed, f"view.{i}", [3, *frames, height, width], 0.0, 2.0))
         size = config["vision_config"]["patch_size"]
         shaped = None if mask is None else torch.tensor(mask, dtype=torch.bool).reshape(height // size, width // size)
         rows = TOWERS[config["architectures"][0]](config, w, pixels, shaped)

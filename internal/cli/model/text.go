@@ -27,8 +27,12 @@ func modelText(r inspect.Report, p term.Palette) string {
 		line("rope", "%s", r.Shape.RoPE)
 	}
 	if v := r.Vision; v != nil {
-		line("vision", "%s: %s, hidden %s, %s, FFN %s; %s of a view of %d pixels in patches of %d", v.Tower, human.Plural(v.Layers, "layer"), human.Commas(v.Hidden),
-			human.Plural(v.Heads, "head"), human.Commas(v.FFN), human.Plural(v.Tokens, "token"), v.ImageSize, v.PatchSize)
+		takes := fmt.Sprintf("%s of a view of %d pixels in patches of %d", human.Plural(v.Tokens, "token"), v.ImageSize, v.PatchSize)
+		if v.Square > 0 {
+			takes = fmt.Sprintf("images of any size, a token for %d × %d pixels", v.Square, v.Square)
+		}
+		line("vision", "%s: %s, hidden %s, %s, FFN %s; %s", v.Tower, human.Plural(v.Layers, "layer"), human.Commas(v.Hidden),
+			human.Plural(v.Heads, "head"), human.Commas(v.FFN), takes)
 	}
 	if r.Parameters.Total > 0 {
 		line("parameters", "%s: %s", count(r.Parameters.Total), parameterText(r))

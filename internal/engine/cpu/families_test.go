@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/media/prepare"
 	"github.com/dynctl/dynctl/internal/model"
@@ -168,18 +169,26 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// illustrated is the prompt with the rows that an encoder makes of the views.
+// illustrated is the prompt with the rows that an encoder makes of its images.
 func (g golden) illustrated(t *testing.T, e *Encoder) illustrated {
 	p := illustrated{tokens: g.Prompt, rows: make([][]float32, len(g.Prompt))}
 	views := g.views()
 	for i, start := range g.Images {
+		v := views[0]
 		var rows [][]float32
 		rows, views = g.image(t, e, i, views)
 		copy(p.rows[start:], rows)
+		span := engine.Span{Start: start, End: start + len(rows)}
+		p.media.Parts = append(p.media.Parts, blockhash.Media{Start: span.Start, End: span.End, Key: blockhash.Key{byte(i + 1)}})
 		if e.tower.Mutual {
-			p.runs = append(p.runs, engine.Span{Start: start, End: start + len(rows)})
+			p.runs = append(p.runs, span)
+		}
+		if e.tower.Grid {
+			square := e.tower.PatchSize * e.tower.Projector.Factor
+			p.media.Grids = append(p.media.Grids, engine.Grid{T: 1, H: v.H / square, W: v.W / square})
 		}
 	}
+	p.positions = engine.NewPositions(p.media.Parts, p.media.Grids)
 	return p
 }
 
@@ -250,7 +259,7 @@ func testGolden(t *testing.T, g golden, m *model.Model, p illustrated) {
 		best := uint32(slices.Index(logits, slices.Max(logits)))
 		worst = max(worst, math.Abs(math.Log(probabilities(logits)[best])-g.Logprobs[i]))
 		got = append(got, best)
-		r.step(t, engine.BatchSeq{Tokens: got[i:], Start: len(g.Prompt) + i, Blocks: table(0, 16), Logits: logits})
+		r.step(t, engine.BatchSeq{Tokens: got[i:], Start: len(g.Prompt) + i, Positions: p.positions, Blocks: table(0, 16), Logits: logits})
 	}
 	if !slices.Equal(got, g.Greedy) {
 		t.Errorf("tokens %v, want %v", got, g.Greedy)

@@ -19,12 +19,15 @@ import (
 type illustrated struct {
 	tokens []uint32
 	rows   [][]float32 // by position, nil for tokens
-	runs   []engine.Span
+	// runs are the images that attend to each other both ways.
+	runs      []engine.Span
+	media     engine.Media      // without what embeds
+	positions *engine.Positions // nil: each token's place
 }
 
 // entry is the part of the prompt from start to end, as an engine would ask for it.
 func (p illustrated) entry(start, end int) engine.BatchSeq {
-	s := engine.BatchSeq{Tokens: p.tokens[start:end], Start: start, Rows: p.rows[start:end]}
+	s := engine.BatchSeq{Tokens: p.tokens[start:end], Start: start, Rows: p.rows[start:end], Positions: p.positions}
 	for _, run := range p.runs {
 		if run.End > start && run.Start < end {
 			s.Mutual = append(s.Mutual, run)

@@ -33,8 +33,13 @@ func (s *step) activate(gate, up []float32) {
 		}
 		return
 	}
+	swiglu(s.b.device.level, gate, up)
+}
+
+// swiglu multiplies silu of gate with up; the result replaces gate.
+func swiglu(level kernel.Level, gate, up []float32) {
 	n := 0
-	if level := s.b.device.level; level != kernel.Portable {
+	if level != kernel.Portable {
 		n = level.Swiglu(gate, up)
 	}
 	for i := n; i < len(gate); i++ {

@@ -21,9 +21,10 @@ type Encoder struct {
 	since time.Time // when the device was last taken
 
 	view   *engine.View
-	places []int32 // position of each patch
+	places []int32 // position of each patch, or of each row of the tower in a grid
 	slots  []int32 // place of each row among those that are seen; -1 for padding
 	seen   int
+	grid   patchGrid
 	layer  *towerLayer
 	from   int // first row of the part that is computed
 	to     int
@@ -34,10 +35,12 @@ type Encoder struct {
 	grids [3]grid
 
 	x          [][]float32 // [row][hidden], the residual: the class token and the patches
+	cos, sin   [][]float32 // [row][half a head], of a grid
 	q          [][]float32 // [row][hidden]
 	pixels     activations // [row of the part][channel × row × column of a patch]
 	norm       activations // [row of the part][hidden]
 	k, v, proj [][]float32
+	gate       [][]float32 // [row of the part][ffn]
 	attended   activations
 	up         activations // [row of the part][ffn]
 	source     activations // [row of the part][inputs of the projector]
@@ -49,7 +52,7 @@ type Encoder struct {
 }
 
 type encoderTasks struct {
-	cut, patch, place, norm, qkv, store, attn, prepare, out, mlpNorm, up, down, postNorm, source, in, project task
+	cut, patch, place, turn, norm, qkv, store, attn, prepare, out, mlpNorm, up, down, postNorm, source, in, project task
 }
 
 // NewEncoder makes an encoder. The first one of a model reads the vision part of the
@@ -71,6 +74,7 @@ func (w *Weights) NewEncoder() (*Encoder, error) {
 		op  operator
 	}{
 		{&k.cut, e.cutItem, opEmbed}, {&k.patch, e.patchItem, opEmbed}, {&k.place, e.placeItem, opEmbed},
+		{&k.turn, e.turnItem, opEmbed},
 		{&k.norm, e.normItem, opNorm}, {&k.qkv, e.qkvItem, opQKV}, {&k.store, e.storeItem, opRotate},
 		{&k.attn, e.attnItem, opAttention}, {&k.prepare, e.prepareItem, opPrepare}, {&k.out, e.outItem, opAttnOut},
 		{&k.mlpNorm, e.mlpNormItem, opNorm}, {&k.up, e.upItem, opGateUp}, {&k.down, e.downItem, opDown},
@@ -98,7 +102,8 @@ func (e *Encoder) Newline() []float32 {
 }
 
 // Encode computes the rows of all views, those of a view after those of the one before,
-// each as wide as the text model's embeddings. A view makes [model.Vision.Rows] rows. They
+// each as wide as the text model's embeddings. A view makes [model.Vision.Rows]
+// rows, and an image in a grid one for each of its squares. They
 // stand in place of embeddings as the text model reads them: what it multiplies embeddings
 // with does not count for them.
 //
@@ -123,7 +128,7 @@ func (e *Encoder) encode(ctx context.Context, views []engine.View) (out [][]floa
 		if err := e.check(&views[i]); err != nil {
 			return nil, fmt.Errorf("view %d: %w", i, err)
 		}
-		total += e.tower.Rows(views[i].W / e.tower.PatchSize)
+		total += e.tower.resultRows(&views[i])
 	}
 	out = reserveRows(out, total, e.tower.out, total)
 	e.ctx, e.waited = ctx, 0
@@ -141,7 +146,7 @@ func (e *Encoder) encode(ctx context.Context, views []engine.View) (out [][]floa
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	rest := out
 	for i := range views {
-		n := e.tower.Rows(views[i].W / e.tower.PatchSize)
+		n := e.tower.resultRows(&views[i])
 		e.view, e.rows, rest = &views[i], rest[:n], rest[n:]
 		if err := e.run(); err != nil {
 			return nil, err
@@ -168,6 +173,9 @@ func (e *Encoder) do(t *task, n int) error {
 // check refuses views that the tower cannot read.
 func (e *Encoder) check(v *engine.View) error {
 	t := e.tower
+	if t.Grid {
+		return t.checkGrid(v)
+	}
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{engine.ErrView}, args...)...)
 	}
@@ -177,6 +185,8 @@ func (e *Encoder) check(v *engine.View) error {
 		return refuse("%d × %d pixels, want %d × %d", v.W, v.H, whole, whole)
 	case t.Bucketed && (v.W != v.H || v.W < t.PatchSize || v.W > whole || v.W/t.PatchSize%t.Projector.Factor != 0):
 		return refuse("%d × %d pixels, want a square of at most %d with a multiple of %d patches of %d along a side", v.W, v.H, whole, t.Projector.Factor, t.PatchSize)
+	case v.Patches != nil:
+		return refuse("patches, but this tower takes pixels")
 	case len(v.Pixels) != 3*v.W*v.H:
 		return refuse("%d values of pixels, want 3 × %d × %d", len(v.Pixels), v.W, v.H)
 	case v.Mask == nil:
@@ -213,6 +223,10 @@ func shown(mask []bool, side int) (rows, columns int) {
 
 // lay decides which patches are seen, and gives each its position.
 func (e *Encoder) lay() {
+	if e.tower.Grid {
+		e.layGrid()
+		return
+	}
 	t, side := e.tower, e.view.W/e.tower.PatchSize
 	rows, columns := side, side
 	if e.view.Mask != nil {
@@ -285,7 +299,7 @@ func (e *Encoder) reserveCache(rows int) {
 
 // projected returns the width of the projector's inputs.
 func (t *tower) projected() int {
-	if t.Projector.Kind == model.ProjectShuffle {
+	if t.Projector.Kind == model.ProjectShuffle || t.Projector.Kind == model.ProjectMerge {
 		return t.Hidden * t.Projector.Factor * t.Projector.Factor
 	}
 	return t.Hidden

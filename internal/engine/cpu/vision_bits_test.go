@@ -92,6 +92,7 @@ func TestEncodeRefuses(t *testing.T) {
 		change(&v)
 		return v
 	}
+	patches := func(w, h int) engine.View { return engine.View{W: w, H: h, Patches: make([]float32, w*h*6)} }
 	masked := func(shown ...int) func(v *engine.View) {
 		return func(v *engine.View) {
 			v.Mask = make([]bool, 36)
@@ -123,12 +124,31 @@ func TestEncodeRefuses(t *testing.T) {
 		{"llava", view(56, 56), "56 × 56 pixels, want 70 × 70"},
 		{"llava", with(view(70, 70), func(v *engine.View) { v.Mask = make([]bool, 25) }), "all patches of this tower count"},
 		{"gemma3_text", view(24, 20), "24 × 20 pixels, want 24 × 24"},
+		{"gemma3_text", with(view(24, 24), func(v *engine.View) { v.Patches = make([]float32, 1) }), "this tower takes pixels"},
+		{"qwen2_vl", patches(8, 40), ""},
+		{"qwen2_5_vl", patches(40, 24), ""},
+		{"qwen2_vl", patches(0, 0), "0 × 0 pixels, want multiples of 8"},
+		{"qwen2_vl", patches(12, 8), "12 × 8 pixels, want multiples of 8"},
+		{"qwen2_vl", patches(8, 12), "8 × 12 pixels, want multiples of 8"},
+		{"qwen2_vl", patches(-8, -8), "-8 × -8 pixels, want multiples of 8"},
+		{"qwen2_vl", engine.View{W: 8 << 12, H: 8 << 12}, "have more than 65536 patches"},
+		{"qwen2_vl", engine.View{W: 8 << 30, H: 8 << 31}, "have more than 65536 patches"},
+		{"qwen2_vl", view(8, 8), "0 values of patches, want 4 × 96"},
+		{"qwen2_vl", with(patches(8, 8), func(v *engine.View) { v.Patches = v.Patches[1:] }), "383 values of patches, want 4 × 96"},
+		{"qwen2_vl", with(patches(8, 8), func(v *engine.View) { v.Mask = make([]bool, 4) }), "values of patches"},
 	} {
 		e := newEncoder(t, newTestDevice(t, 1), modeltest.Open(t, modeltest.Vision()[tt.family]))
 		good := view(e.tower.ImageSize, e.tower.ImageSize)
+		if e.tower.Grid {
+			good = patches(16, 24)
+		}
 		rows, err := e.Encode(t.Context(), []engine.View{good, tt.view})
 		if tt.want == "" {
-			if want := e.tower.Tokens() + e.tower.Rows(tt.view.W/e.tower.PatchSize); err != nil || len(rows) != want {
+			want := e.tower.Tokens() + e.tower.Rows(tt.view.W/e.tower.PatchSize)
+			if e.tower.Grid {
+				want = 6 + tt.view.W*tt.view.H/64
+			}
+			if err != nil || len(rows) != want {
 				t.Errorf("%s, %d × %d: %d rows, want %d; %v", tt.family, tt.view.W, tt.view.H, len(rows), want, err)
 			}
 			continue

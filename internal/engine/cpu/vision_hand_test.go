@@ -119,7 +119,7 @@ func TestGatherByHand(t *testing.T) {
 		}
 	}
 	// One value that is scaled to a root mean square of one is its sign, times the weight.
-	e.tower.project.norm = []float32{7}
+	e.tower.project.norm.weight = []float32{7}
 	if got := gather(model.ProjectPool, 1, 3); got[0] != 7 {
 		t.Errorf("average: %v, want 7", got)
 	}

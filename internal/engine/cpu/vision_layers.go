@@ -53,6 +53,12 @@ func (e *Encoder) reserve(n int) {
 	most := min((n+tokensPerItem-1)/tokensPerItem*tokensPerItem, e.most)
 	e.x = reserveRows(e.x, n, t.Hidden, n)
 	e.q = reserveRows(e.q, n, t.Hidden, n)
+	if t.Grid {
+		e.cos, e.sin = reserveRows(e.cos, n, 2*len(t.freqs), n), reserveRows(e.sin, n, 2*len(t.freqs), n)
+	}
+	if t.Gated {
+		e.gate = reserveRows(e.gate, most, t.FFN, e.most)
+	}
 	for _, rows := range []*[][]float32{&e.k, &e.v, &e.proj} {
 		*rows = reserveRows(*rows, most, t.Hidden, e.most)
 	}
@@ -68,7 +74,7 @@ func (e *Encoder) reserve(n int) {
 	e.up.reserve(most, t.FFN, e.most, f)
 	e.source.reserve(min(len(e.rows), e.most), t.projected(), e.most, in)
 	if t.project.out.rows > 0 {
-		e.inner.reserve(min(len(e.rows), e.most), t.out, e.most, t.project.out.form())
+		e.inner.reserve(min(len(e.rows), e.most), t.project.in.rows, e.most, t.project.out.form())
 	}
 	e.reserveCache(n)
 }
@@ -123,6 +129,9 @@ func (e *Encoder) embed() error {
 	if err := e.do(&k.patch, e.plan(&e.tower.patch)); err != nil {
 		return err
 	}
+	if e.tower.Grid {
+		return e.do(&k.turn, e.perRow())
+	}
 	return e.do(&k.place, e.perRow())
 }
 
@@ -132,6 +141,10 @@ func (e *Encoder) cutItem(l *lane, item int) {
 	from, to := e.itemRows(item)
 	for r := from; r < to; r++ {
 		out := e.pixels.rows[r]
+		if e.tower.Grid {
+			copy(out, e.patch(e.from+r))
+			continue
+		}
 		patch := e.from + r - e.tower.first()
 		if patch < 0 {
 			continue // the class token has none
@@ -206,14 +219,17 @@ func (e *Encoder) qkvItem(l *lane, item int) {
 	}
 }
 
-// storeItem scales queries and stores the keys and values of rows that are seen.
+// storeItem turns queries and keys, scales queries, and stores the keys and values of rows that are seen.
 func (e *Encoder) storeItem(l *lane, item int) {
 	level := e.device.level
 	scale := float32(1 / math.Sqrt(float64(e.cache.shape.HeadDim)))
 	from, to := e.itemRows(item)
 	for r := from; r < to; r++ {
 		q := e.q[e.from+r]
-		if level == kernel.Portable {
+		if e.tower.Grid {
+			e.rotateRow(q, e.from+r, scale)
+			e.rotateRow(e.k[r], e.from+r, 1)
+		} else if level == kernel.Portable {
 			for i := range q {
 				q[i] *= scale
 			}
@@ -243,7 +259,7 @@ func (e *Encoder) attend() error {
 	if err := e.do(&k.mlpNorm, e.perRow()); err != nil {
 		return err
 	}
-	if err := e.do(&k.up, e.plan(&l.up)); err != nil {
+	if err := e.do(&k.up, e.plan(&l.up)); err != nil { // a gate has the same shape
 		return err
 	}
 	if err := e.prepare(&e.up, l.downForm); err != nil {
@@ -260,10 +276,14 @@ func (e *Encoder) planAttention() int {
 		level: e.device.level, pairs: pairs, ranks: append(e.attn.ranks[:0], e.cache), group: 1, headDim: e.cache.shape.HeadDim,
 		blockSize: e.cache.shape.BlockSize, query: e.q[e.from:e.to], out: e.attended.rows,
 	}
-	n := tileTokens(e.device.level, pairs, 1, e.seen-1)
 	e.tiles = e.tiles[:0]
-	for r := 0; r < e.to-e.from; r += n {
-		e.tiles = append(e.tiles, tile{blocks: oneBlock, first: r, count: min(n, e.to-e.from-r), mutual: engine.Span{End: e.seen}})
+	if !e.layer.windowed {
+		e.addTiles(engine.Span{End: len(e.slots)}, engine.Span{End: e.seen})
+		return len(e.tiles) * e.tower.Heads
+	}
+	e.attn.window = 1 // a row sees its window, and nothing before it
+	for _, window := range e.grid.windows {
+		e.addTiles(window, window)
 	}
 	return len(e.tiles) * e.tower.Heads
 }
@@ -273,7 +293,8 @@ var oneBlock = []int32{0}
 
 func (e *Encoder) attnItem(l *lane, item int) {
 	n := len(e.tiles) // neighbors share their keys
-	e.attn.run(l, e.tiles[item%n], attnItem{tile: item % n, head: item / n, to: (e.seen + segment - 1) / segment, split: -1})
+	t := e.tiles[item%n]
+	e.attn.run(l, t, attnItem{tile: item % n, head: item / n, from: e.attn.oldest(t, t.start) / segment, to: (t.mutual.End + segment - 1) / segment, split: -1})
 }
 
 func (e *Encoder) outItem(l *lane, item int) { e.join(l, item, &e.layer.o, &e.attended) }
@@ -282,9 +303,22 @@ func (e *Encoder) mlpNormItem(l *lane, item int) { e.normalize(item, &e.layer.ml
 
 func (e *Encoder) upItem(l *lane, item int) {
 	r0, r1, t0, t1 := e.grids[0].cell(item)
+	if e.tower.Gated {
+		e.gatedItem(l, r0, r1, t0, t1)
+		return
+	}
 	e.layer.up.apply(l, r0, r1, e.norm.span(t0, t1), e.up.rows[t0:t1])
 	for t := t0; t < t1; t++ {
 		gelu(e.device.level, e.tower.Act, e.up.rows[t][r0:r1])
+	}
+}
+
+// gatedItem computes the same rows of gate and up and joins them.
+func (e *Encoder) gatedItem(l *lane, r0, r1, t0, t1 int) {
+	e.layer.gate.apply(l, r0, r1, e.norm.span(t0, t1), e.up.rows[t0:t1])
+	e.layer.up.apply(l, r0, r1, e.norm.span(t0, t1), e.gate[t0:t1])
+	for t := t0; t < t1; t++ {
+		swiglu(e.device.level, e.up.rows[t][r0:r1], e.gate[t][r0:r1])
 	}
 }
 

@@ -7,10 +7,14 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// apply writes x, scaled to a mean of zero and a variance of one, times weight plus bias.
-// dst may be x.
+// apply writes x, scaled to a mean of zero and a variance of one, times weight plus bias; without
+// a bias the mean stays. dst may be x.
 func (n *layerNorm) apply(level kernel.Level, dst, x []float32, eps float64) {
 	dst = dst[:len(x)]
+	if n.bias == nil {
+		rmsNorm(level, dst, x, n.weight, eps)
+		return
+	}
 	mean := sum(x) / float32(len(x))
 	for i, v := range x {
 		dst[i] = v - mean

@@ -45,6 +45,16 @@ func TestVisionNotices(t *testing.T) {
 		{"llava-siglip", nil, object{"hidden_act": "gelu_pytorch_tanh"}},
 		{"gemma3-images", nil, object{"layer_norm_eps": 1e-6}},
 		{"gemma3-images", nil, object{"hidden_act": "gelu"}},
+		{"qwen2-vl", nil, object{"num_heads": 1}},
+		{"qwen2-vl", nil, object{"hidden_act": "gelu_pytorch_tanh"}},
+		{"qwen2-vl-images", nil, object{"hidden_act": "quick_gelu"}},
+		{"qwen2-vl-images", nil, object{"depth": 2}},
+		{"qwen2.5-vl", nil, object{"window_size": 16}},
+		{"qwen2.5-vl", nil, object{"window_size": 32}},
+		{"qwen2.5-vl", nil, object{"fullatt_block_indexes": []int{0}}},
+		{"qwen2.5-vl", nil, object{"fullatt_block_indexes": []int{}}},
+		{"qwen2.5-vl", nil, object{"fullatt_block_indexes": []int{0, 1, 2}}},
+		{"qwen2.5-vl-images", nil, object{"window_size": 24}},
 	} {
 		g := readGolden(t, "testdata/families/"+tt.golden+".json")
 		config := make(object)
@@ -79,7 +89,7 @@ func TestVisionNoticesTensors(t *testing.T) {
 	}
 	// A bias of keys adds the same to all scores of a query, which changes no weight.
 	without := func(name string) bool { return strings.HasSuffix(name, "k_proj.bias") }
-	for _, name := range []string{"idefics3", "llava", "gemma3-images"} { // all roles
+	for _, name := range []string{"idefics3", "llava", "gemma3-images", "qwen2-vl-images", "qwen2.5-vl"} { // all roles
 		g := readGolden(t, "testdata/families/"+name+".json")
 		m := openGolden(t, g)
 		used := map[string]bool{}

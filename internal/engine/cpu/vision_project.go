@@ -32,6 +32,13 @@ func (e *Encoder) sourceItem(l *lane, item int) {
 // gather makes the input for a row of the results from the patches of its square.
 func (e *Encoder) gather(out []float32, row int) {
 	t, factor := e.tower, e.tower.Projector.Factor
+	if t.Projector.Kind == model.ProjectMerge {
+		first := int(e.grid.units[row]) * factor * factor
+		for i := range factor * factor {
+			t.project.norm.apply(e.device.level, out[i*t.Hidden:][:t.Hidden], e.x[first+i], t.Projector.NormEps)
+		}
+		return
+	}
 	if t.Projector.Kind == model.ProjectMLP {
 		if !t.KeepClass {
 			row += t.first()
@@ -60,7 +67,7 @@ func (e *Encoder) gather(out []float32, row int) {
 		for i := range out {
 			out[i] /= float32(factor * factor)
 		}
-		rmsNorm(e.device.level, out, out, t.project.norm, t.Projector.NormEps)
+		rmsNorm(e.device.level, out, out, t.project.norm.weight, t.Projector.NormEps)
 	}
 }
 

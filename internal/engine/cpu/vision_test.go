@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"encoding/json"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -24,9 +25,41 @@ type goldenView struct {
 func (g golden) view(i int) engine.View {
 	v := g.Views[i]
 	name := "view." + strconv.Itoa(i)
+	if patches := g.patches(name, v.W, v.H); patches != nil {
+		return engine.View{W: v.W, H: v.H, Patches: patches}
+	}
 	out := engine.View{W: v.W, H: v.H, Pixels: goldenTensor{name: name, shape: []int{3, v.H, v.W}, width: 2}.values(g.Seed)}
 	for _, m := range v.Mask {
 		out.Mask = append(out.Mask, m == 1)
+	}
+	return out
+}
+
+// patches cuts a view for a tower that takes patches, whose frames differ from each other; nil
+// for another tower.
+func (g golden) patches(name string, w, h int) (out []float32) {
+	var config struct {
+		Vision struct {
+			Frames int `json:"temporal_patch_size"`
+			Patch  int `json:"patch_size"`
+			Merge  int `json:"spatial_merge_size"`
+		} `json:"vision_config"`
+	}
+	if err := json.Unmarshal(g.Config, &config); err != nil || config.Vision.Frames == 0 {
+		return nil
+	}
+	v := config.Vision
+	pixels := goldenTensor{name: name, shape: []int{3, v.Frames, h, w}, width: 2}.values(g.Seed)
+	block := v.Patch * v.Merge
+	for at := range w * h / (v.Patch * v.Patch) {
+		square, inside := at/(v.Merge*v.Merge), at%(v.Merge*v.Merge)
+		y := square/(w/block)*block + inside/v.Merge*v.Patch
+		x := square%(w/block)*block + inside%v.Merge*v.Patch
+		for plane := range 3 * v.Frames {
+			for row := range v.Patch {
+				out = append(out, pixels[(plane*h+y+row)*w+x:][:v.Patch]...)
+			}
+		}
 	}
 	return out
 }

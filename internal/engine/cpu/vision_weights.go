@@ -21,23 +21,30 @@ type tower struct {
 	position          matrix // rows are only copied
 	preNorm, postNorm layerNorm
 	layers            []towerLayer
+	freqs             []float32 // angle by which pairs turn for each row, and for each column; nil if none turn
 	project           struct {
-		norm    []float32
+		norm    layerNorm
 		in, out matrix
 	}
 	newline []float32 // nil if there is none
 	out     int       // values of a row of the text model
 }
 
-// layerNorm is a norm with a mean and a bias; the zero value stands for none.
+// layerNorm is a norm with a mean and a bias, or an RMS norm where there is no bias; the zero
+// value stands for none.
 type layerNorm struct{ weight, bias []float32 }
 
 type towerLayer struct {
 	attnNorm, mlpNorm    layerNorm
 	q, k, v, o, up, down matrix
+	gate                 matrix // without rows if the MLP has none
+	windowed             bool
 	attnForm, outForm    form // of the inputs of products
 	upForm, downForm     form
 }
+
+// towerTheta is the base of rotations in towers.
+const towerTheta = 1e4
 
 // LoadVision prepares the vision part of an open model alone, for encoders. No backend can be
 // made of such weights.
@@ -97,7 +104,12 @@ func (w *Weights) readTower() (t *tower, err error) {
 	r := reader{model: w.model, plusOne: w.config.NormPlusOne}
 	t.patch = r.patches()
 	t.class = r.optional(model.RoleClass, 0)
-	t.position = r.matrix(model.RolePosition, 0)
+	if t.Grid {
+		pairs := t.Hidden / t.Heads / 2
+		t.freqs = model.RoPE{Theta: towerTheta}.InvFreq(pairs, 0)
+	} else {
+		t.position = r.matrix(model.RolePosition, 0)
+	}
 	t.preNorm = r.layerNorm(model.RoleVisionPreNorm, 0)
 	t.postNorm = r.layerNorm(model.RoleVisionPostNorm, 0)
 	for i := range t.Layers {
@@ -110,15 +122,19 @@ func (w *Weights) readTower() (t *tower, err error) {
 			o:        r.linear(model.RoleVisionO, model.RoleVisionOBias, i),
 			up:       r.linear(model.RoleVisionUp, model.RoleVisionUpBias, i),
 			down:     r.linear(model.RoleVisionDown, model.RoleVisionDownBias, i),
+			windowed: t.Windowed != nil && t.Windowed[i],
 		})
+		if t.Gated {
+			t.layers[i].gate = r.linear(model.RoleVisionGate, model.RoleVisionGateBias, i)
+		}
 	}
-	t.project.norm = r.optional(model.RoleProjectNorm, 0)
+	t.project.norm = layerNorm{r.optional(model.RoleProjectNorm, 0), r.optional(model.RoleProjectNormBias, 0)}
 	if t.Projector.Kind == model.ProjectPool {
 		t.project.in = r.transposed(model.RoleProjectIn)
 	} else {
 		t.project.in = r.linear(model.RoleProjectIn, model.RoleProjectInBias, 0)
 	}
-	if t.Projector.Kind == model.ProjectMLP {
+	if t.Projector.Kind == model.ProjectMLP || t.Projector.Kind == model.ProjectMerge {
 		t.project.out = r.linear(model.RoleProjectOut, model.RoleProjectOutBias, 0)
 	}
 	t.newline = r.optional(model.RoleNewline, 0)
@@ -179,6 +195,9 @@ func (t *tower) matrices() []*matrix {
 	for i := range t.layers {
 		l := &t.layers[i]
 		out = append(out, &l.q, &l.k, &l.v, &l.o, &l.up, &l.down)
+		if l.gate.rows > 0 {
+			out = append(out, &l.gate)
+		}
 	}
 	if t.project.out.rows > 0 {
 		out = append(out, &t.project.out)
@@ -190,7 +209,7 @@ func (t *tower) findForms() {
 	for i := range t.layers {
 		l := &t.layers[i]
 		l.attnForm, l.outForm = l.q.form()|l.k.form()|l.v.form(), l.o.form()
-		l.upForm, l.downForm = l.up.form(), l.down.form()
+		l.upForm, l.downForm = l.up.form()|l.gate.form(), l.down.form()
 	}
 }
 

@@ -2,9 +2,11 @@ package gpu_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
@@ -34,6 +36,14 @@ func specs() map[string]modeltest.Spec {
 			}
 			s.Extra["rope_scaling"] = map[string]any{"type": "longrope", "short_factor": short, "long_factor": long}
 		}
+		if tower, ok := s.Images["vision_config"].(map[string]any); ok && s.RopeScaling != nil { // Qwen's, as wide as the text model
+			s.RopeScaling = map[string]any{"type": "mrope", "mrope_section": []int{8, 12, 12}}
+			if tower["out_hidden_size"] == nil {
+				tower["hidden_size"] = s.Hidden
+			} else {
+				tower["out_hidden_size"] = s.Hidden
+			}
+		}
 		out[name] = s
 	}
 	out["llama, biases, f32"] = modeltest.Spec{Family: "llama", Layers: 2, Hidden: 64, Heads: 2, KVHeads: 1, HeadDim: 128, FFN: 104, Vocab: 333, AttentionBias: true, MLPBias: true, Seed: 3}
@@ -44,6 +54,20 @@ func specs() map[string]modeltest.Spec {
 }
 
 const blockSize = 16
+
+// Prompts with images of Qwen's models rotate by three positions, which kernels do not know:
+// they are refused, and text is computed as by any other family.
+func TestPositionsAreRefused(t *testing.T) {
+	r := newRig(t, modeltest.Open(t, specs()["qwen2_vl"]), 16, options)
+	info := r.Info()
+	if info.Grids || info.Embedding != 0 {
+		t.Errorf("%+v", info)
+	}
+	err := r.Step(t.Context(), []engine.BatchSeq{{Tokens: []uint32{1}, Blocks: []int32{0}, Positions: new(engine.Positions)}})
+	if !errors.Is(err, engine.ErrBatch) || !strings.Contains(err.Error(), "positions in several dimensions") {
+		t.Error(err)
+	}
+}
 
 // TestFamilies computes several sequences side by side, in chunks, passes and single tokens,
 // with blocks in no order, and compares the logits with those of plain arithmetic, which

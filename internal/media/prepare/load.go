@@ -135,13 +135,17 @@ func (p *Processor) Low() *Processor {
 
 // PlanRows says what stands for a picture whose n embeddings come ready-made: as many image
 // tokens, whatever else is around pictures of the family. Gemma 3 is told where each of its
-// pictures begins and ends.
-func (p *Processor) PlanRows(n int) Plan {
+// pictures begins and ends, and Qwen-VL needs the grid of the patches: frames, rows and columns,
+// zero if it is unknown. An error matches ErrPicture.
+func (p *Processor) PlanRows(n int, grid [3]int) (Plan, error) {
 	plan := Plan{Tokens: n, Text: strings.Repeat(p.placeholder, n)}
-	if g, ok := p.family.(*gemma); ok {
-		plan.Text = g.text(plan)
+	switch fam := p.family.(type) {
+	case *gemma:
+		plan.Text = fam.text(plan)
+	case *patches:
+		return fam.planRows(plan, grid)
 	}
-	return plan
+	return plan, nil
 }
 
 // DecodeOptions are those with which the processor wants pictures to be decoded.

@@ -78,7 +78,23 @@ func (p *patches) plan(w, h int) (Plan, error) {
 	w, h = p.resized(w, h)
 	g := Grid{T: 1, H: h / p.patch, W: w / p.patch}
 	tokens := g.H * g.W / (p.merge * p.merge)
-	return Plan{Tokens: tokens, W: w, H: h, Grid: g}, nil
+	return Plan{Tokens: tokens, W: w, H: h, Grid: g, Places: p.places(g)}, nil
+}
+
+// places returns how the tokens of a grid of patches stand.
+func (p *patches) places(g Grid) [3]int { return [3]int{g.T, g.H / p.merge, g.W / p.merge} }
+
+// planRows adds to the plan of rows that come ready-made how they stand.
+func (p *patches) planRows(plan Plan, grid [3]int) (Plan, error) {
+	if grid == [3]int{} {
+		return Plan{}, fmt.Errorf("%w: embeddings for this model need the grid of their patches beside them: image_grid_thw, with frames, rows and columns", ErrPicture)
+	}
+	plan.Grid = Grid{T: grid[0], H: grid[1], W: grid[2]}
+	plan.Places = p.places(plan.Grid)
+	if n := plan.Places[1] * plan.Places[2]; grid[0] != 1 || grid[1]%p.merge != 0 || grid[2]%p.merge != 0 || n != plan.Tokens {
+		return Plan{}, fmt.Errorf("%w: a grid of %d × %d × %d patches, of which %d × %d become a row, for %d rows", ErrPicture, grid[0], grid[1], grid[2], p.merge, p.merge, plan.Tokens)
+	}
+	return plan, nil
 }
 
 func (p *patches) text(plan Plan) string { return strings.Repeat(p.image, plan.Tokens) }

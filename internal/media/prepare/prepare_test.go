@@ -155,8 +155,12 @@ func TestPrepareKeepsToThePlan(t *testing.T) {
 		if token == "" {
 			token = p.Placeholder()
 		}
-		if ready := p.PlanRows(7); ready.Tokens != 7 || strings.Count(ready.Text, token) != 7 || strings.Contains(ready.Text, "<end_of_image>") != (token != p.Placeholder()) {
-			t.Errorf("%s, embeddings that come ready-made: %+v", c.Name, ready)
+		var grid [3]int
+		if patch, _, merge := p.Cuts(); patch > 0 {
+			grid = [3]int{1, merge, 7 * merge}
+		}
+		if ready, err := p.PlanRows(7, grid); err != nil || ready.Tokens != 7 || strings.Count(ready.Text, token) != 7 || strings.Contains(ready.Text, "<end_of_image>") != (token != p.Placeholder()) {
+			t.Errorf("%s, embeddings that come ready-made: %+v %v", c.Name, ready, err)
 		}
 		for range 4 {
 			w, h := 1+rng.IntN(160), 1+rng.IntN(160)

@@ -14,6 +14,9 @@ type Plan struct {
 	Views  int    // pictures that the vision tower computes; 0 where it takes patches
 	W, H   int    // pixels of each view, or of the picture that patches are cut from
 	Grid   Grid
+	// Places are the frames, rows and columns in which the tokens stand, for a model that
+	// places them so: Qwen-VL. They are zero for others.
+	Places [3]int
 }
 
 // Grid is how a picture is cut. What it counts depends on the family: patches of
@@ -70,6 +73,15 @@ func (p *Processor) Plan(w, h int) (Plan, error) {
 	}
 	plan.Text = p.family.text(plan)
 	return plan, nil
+}
+
+// Cuts returns how pictures are cut into patches: pixels of a side, frames, and patches of a
+// side of those that become one token; zero where views are cut.
+func (p *Processor) Cuts() (patch, frames, merge int) {
+	if q, ok := p.family.(*patches); ok {
+		return q.patch, q.times, q.merge
+	}
+	return 0, 0, 0
 }
 
 // Prepare computes the input of the vision tower. Its plan is that of Plan. An error

@@ -8,6 +8,7 @@
 package modeltest
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/model"
@@ -68,12 +69,14 @@ func Families() map[string]Spec {
 		"idefics3":   Vision()["idefics3"],
 		"llava":      Vision()["llava"],
 		"llava_next": Vision()["llava_next"],
+		"qwen2_vl":   Vision()["qwen2_vl"],
+		"qwen2_5_vl": Vision()["qwen2_5_vl"],
 	}
 }
 
 // Vision gives a small checkpoint of every family that reads images, by name. A whole view
 // has 24 × 24 pixels and 36 patches, but that of llava, whose tower has 5 × 5 patches of
-// 14 pixels.
+// 14 pixels. Those of Qwen's models take any size in squares of 8 pixels, which make a row.
 func Vision() map[string]Spec {
 	spec := func(family string, images map[string]any) Spec {
 		return Spec{Family: family, Layers: 3, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 48, Vocab: 260, Seed: 11, Images: images}
@@ -83,11 +86,20 @@ func Vision() map[string]Spec {
 	}
 	gemma := spec("gemma3_text", map[string]any{"vision_config": tower(24, 4), "mm_tokens_per_image": 9, "image_token_index": 250})
 	gemma.DType, gemma.Tied = "bf16", true
+	grid := func(family string, tower map[string]any) Spec {
+		maps.Copy(tower, map[string]any{"depth": 3, "num_heads": 2, "patch_size": 4})
+		s := spec(family, map[string]any{"vision_config": tower, "image_token_id": 250})
+		s.RopeScaling = map[string]any{"type": "mrope", "mrope_section": []int{1, 1, 2}}
+		return s
+	}
 	return map[string]Spec{
 		"smolvlm":     spec("smolvlm", map[string]any{"vision_config": tower(24, 4), "scale_factor": 3, "image_token_id": 250}),
 		"idefics3":    spec("idefics3", map[string]any{"vision_config": tower(24, 4), "image_token_id": 250}),
 		"llava":       spec("llava", map[string]any{"vision_config": tower(70, 14), "image_token_index": 250}),
 		"llava_next":  spec("llava_next", map[string]any{"vision_config": tower(70, 14), "image_token_index": 250, "image_grid_pinpoints": [][]int{{70, 140}, {140, 70}}}),
 		"gemma3_text": gemma,
+		"qwen2_vl":    grid("qwen2_vl", map[string]any{"embed_dim": 24, "mlp_ratio": 2, "hidden_size": 32}),
+		"qwen2_5_vl": grid("qwen2_5_vl", map[string]any{
+			"hidden_size": 24, "intermediate_size": 40, "out_hidden_size": 32, "window_size": 16, "fullatt_block_indexes": []int{1}}),
 	}
 }

@@ -86,11 +86,23 @@ func (m *Images) Media() engine.Media {
 	if m == nil {
 		return engine.Media{}
 	}
-	media := engine.Media{Parts: protocol.Spans(m.parts)}
+	media := engine.Media{Parts: protocol.Spans(m.parts), Grids: grids(m.parts)}
 	if m.f != nil {
 		media.Embed = m.embed
 	}
 	return media
+}
+
+// grids returns those of all parts; nil if none has any.
+func grids(parts []protocol.MediaPart) []engine.Grid {
+	if !slices.ContainsFunc(parts, func(p protocol.MediaPart) bool { return p.Grid != protocol.Grid{} }) {
+		return nil
+	}
+	out := make([]engine.Grid, len(parts))
+	for i := range parts {
+		out[i] = engine.Grid(parts[i].Grid)
+	}
+	return out
 }
 
 // About says how the embeddings came here so far.

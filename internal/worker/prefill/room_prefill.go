@@ -104,7 +104,7 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 // must be the same.
 func (w *Role) writeInRoom(ctx context.Context, req protocol.RemotePrefillRequest, p *protocol.PreprocessedRequest, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
 	n := w.noticeOf(req)
-	if !slices.Equal(req.TokenIDs, p.TokenIDs) || !slices.Equal(protocol.Spans(req.Media), protocol.Spans(p.Media)) {
+	if !slices.Equal(req.TokenIDs, p.TokenIDs) || !protocol.SameMedia(req.Media, p.Media) {
 		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", kv.ErrMismatch, req.Worker)
 	}
 	ticket, err := nixl.ParseTicketID(req.Ticket)
