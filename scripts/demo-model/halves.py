@@ -31,7 +31,6 @@ class Halves:
         self.seen[rank] = seen
 
     def work(self, rank):
-        os.setsid()
         parent = os.getppid()
         while os.getppid() == parent:
             if self.begin[rank].acquire(timeout=60):
