@@ -137,7 +137,7 @@ func (e *encoder) Encode(ctx context.Context, part *protocol.MediaPart, content 
 	if err != nil {
 		return nil, err
 	}
-	return e.proc.Arrange(in.Plan, rows, e.newline())
+	return proc.Arrange(in.Plan, rows, e.newline())
 }
 
 func (e *encoder) newline() []float32 {

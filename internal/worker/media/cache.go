@@ -104,6 +104,7 @@ func (c *cache) join(ctx context.Context, key blockhash.Key, load func(context.C
 		c.calls[key] = k
 		run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		k.cancel = cancel
+		c.computing.Add(1)
 		c.running.Go(func() { c.run(run, key, k, load) })
 	}
 	k.users++
@@ -137,7 +138,6 @@ func checkRows(rows [][]float32, n int) error {
 
 // run computes the embeddings of a key for those who wait.
 func (c *cache) run(ctx context.Context, key blockhash.Key, k *call, load func(context.Context) ([][]float32, error)) {
-	c.computing.Add(1)
 	defer c.computing.Add(-1)
 	rows, err := load(ctx)
 	k.cancel(nil)
