@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
@@ -158,7 +160,7 @@ func (c Config) tensors(n naming) []TensorSpec {
 				specs = append(specs, TensorSpec{Role: r, Layer: layer, Expert: e, Name: n.fill(own, layer, e), Shape: shape})
 			}
 		case shared.roles[0] == r: // the others come with the first
-			specs = append(specs, c.fusedSpec(n, shared, layer, experts))
+			specs = append(specs, shared.spec(n.fill(shared.name, layer), layer, experts, func(r Role) []int { return c.shape(r, layer) }))
 		}
 	}
 	add(RoleEmbed, 0)
@@ -175,20 +177,22 @@ func (c Config) tensors(n naming) []TensorSpec {
 	return specs
 }
 
-// fusedSpec returns the tensor of several roles.
-func (c Config) fusedSpec(n naming, f *fused, layer, experts int) TensorSpec {
-	spec := TensorSpec{Role: f.roles[0], Layer: layer, Name: n.fill(f.name, layer)}
-	rows, cols := 0, 0
+// spec returns the tensor of several roles, whose shapes differ in their rows at most.
+func (f *fused) spec(name string, layer, experts int, shapeOf func(Role) []int) TensorSpec {
+	spec := TensorSpec{Role: f.roles[0], Layer: layer, Name: name}
 	for e := range experts {
 		for _, r := range f.roles {
-			shape := c.shape(r, layer)
+			shape := shapeOf(r)
 			spec.Parts = append(spec.Parts, Part{r, e, shape})
-			rows, cols = rows+shape[0], shape[1]
+			if spec.Shape == nil {
+				spec.Shape = slices.Clone(shape)
+				continue
+			}
+			spec.Shape[0] += shape[0]
 		}
 	}
-	spec.Shape = []int{rows, cols}
 	if spec.Role.PerExpert() {
-		spec.Shape = []int{experts, rows / experts, cols}
+		spec.Shape = []int{experts, spec.Shape[0] / experts, spec.Shape[1]}
 	}
 	return spec
 }

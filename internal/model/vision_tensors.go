@@ -178,7 +178,7 @@ func (n visionNaming) specs(v Vision, hidden int) []TensorSpec {
 			}
 			for _, f := range n.fused {
 				if f.roles[0] == r { // the others come with the first
-					specs = append(specs, n.fusedSpec(v, f, layer, hidden))
+					specs = append(specs, f.spec(n.fill(f.name, layer), layer, 1, func(r Role) []int { return v.shape(r, hidden) }))
 				}
 			}
 		}
@@ -189,21 +189,6 @@ func (n visionNaming) specs(v Vision, hidden int) []TensorSpec {
 	}
 	add(RoleVisionPostNorm, RoleVisionNorm, 0)
 	return specs
-}
-
-// fusedSpec returns the tensor of several roles, whose shapes differ in their rows at most.
-func (n visionNaming) fusedSpec(v Vision, f fused, layer, hidden int) TensorSpec {
-	spec := TensorSpec{Role: f.roles[0], Layer: layer, Name: n.fill(f.name, layer)}
-	for _, r := range f.roles {
-		shape := v.shape(r, hidden)
-		spec.Parts = append(spec.Parts, Part{Role: r, Shape: shape})
-		if spec.Shape == nil {
-			spec.Shape = slices.Clone(shape)
-			continue
-		}
-		spec.Shape[0] += shape[0]
-	}
-	return spec
 }
 
 // visionNaming determines the names of one checkpoint's vision tensors.
