@@ -48,7 +48,8 @@ two-hosts: ## two dynamods on two hosts, which are network namespaces, over bad 
 # A process under the race detector would sleep for a second at its end, and so would each that a test starts.
 race: ## run the short tests of packages with concurrency under the race detector
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -run 'Concurrent|AtOnce' $(shell scripts/concurrent-packages.sh --used)
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -run 'Concurrent|AtOnce' $(filter-out ./internal/cli,$(shell scripts/concurrent-packages.sh --used))
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -run '^Test(Chat|Doctor|Drain|Events|Explain|Logs|Top)|AtOnce' ./internal/cli # the commands with goroutines of their own
 
 test-kubernetes: kube-apiserver ## test discovery by Kubernetes against a real kube-apiserver, with the programs (2 minutes)
 	DYNCTL_KUBE_APISERVER=$(KUBE_APISERVER) go test -tags kubernetes -count=1 -timeout $(TIMEOUT) ./internal/dial

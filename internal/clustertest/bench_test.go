@@ -10,11 +10,15 @@ import (
 	"github.com/dynctl/dynctl/internal/bench/workload"
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/openai"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // A load on a real cluster: prompts have the wanted length by the cluster's own tokenizer,
 // answers are as long as asked for, and prompts that begin alike come from the prefix cache.
 func TestBenchOnACluster(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("the client has races looked for in internal/bench")
+	}
 	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Prefill: 1, Decode: 1})
 	client, err := openai.New(c.URL, "", nil)

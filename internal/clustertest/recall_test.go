@@ -23,6 +23,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/cputest"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/nixl/ucx"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/recall"
 )
@@ -255,6 +256,9 @@ func question(t *testing.T, c *clustertest.Cluster, f fact) clustertest.Answer {
 
 // dynctl doctor tells sound transfers from damaged ones by what the model answers.
 func TestDoctorFindsDamagedKV(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("what it adds to other tests only computes")
+	}
 	t.Parallel()
 	facts(t, 16)
 	s := &spoiler{}

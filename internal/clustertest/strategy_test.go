@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -75,6 +76,9 @@ func remote(c *clustertest.Cluster) (n int) {
 // The same greedy answers come out of both strategies, in every way and over every
 // transport, while the strategy changes between them.
 func TestSameAnswersOfStrategies(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("TestStrategyChangesUnderLoad has the same goroutines")
+	}
 	t.Parallel()
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "qwen3", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2})
 	for _, tc := range []struct {
@@ -172,7 +176,11 @@ func TestStrategyChangesUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for change := range 12 {
+	changes := 12
+	if patience.RaceDetector {
+		changes = 4 // each strategy comes and goes
+	}
+	for change := range changes {
 		s := strategies[change%len(strategies)]
 		c.Set(s.settings)
 		c.WaitWay(s.way)
