@@ -193,6 +193,22 @@ type FrontendStats struct {
 	TTFT       Histogram  `json:"ttft"`
 	ITL        Histogram  `json:"itl"`
 	Queue      Histogram  `json:"queue"` // arrival to admission by an engine
+	// Served is a uniform sample of the answers that ended well, at most [MaxServed] of
+	// ServedOf.
+	Served   []ServedRequest `json:"served,omitempty"`
+	ServedOf int             `json:"served_of,omitempty"`
+}
+
+// MaxServed bounds the answers in one [FrontendStats].
+const MaxServed = 64
+
+// ServedRequest is the size of one answer, and how fast it came.
+type ServedRequest struct {
+	Prompt int           `json:"prompt_tokens"`
+	Cached int           `json:"cached_tokens,omitempty"` // of the prompt, found in a prefix cache
+	Output int           `json:"output_tokens"`
+	TTFT   time.Duration `json:"ttft_ns"`          // arrival to the first token
+	ITL    time.Duration `json:"itl_ns,omitempty"` // mean over the answer; 0 with less than two tokens
 }
 
 // TopologyEvent reports an action of the controller, with its reason.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/chat/parse"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/fairqueue"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -32,7 +33,8 @@ type choice struct {
 	tokens int // generated tokens, including those of a stop string
 	cached int // tokens of the prompt found in a prefix cache
 	timed  bool
-	last   time.Time // when the last tokens came
+	first  time.Time // when the first tokens came
+	last   time.Time // and the last ones
 }
 
 // delta is a piece of one choice on its way to the client.
@@ -215,7 +217,9 @@ func (j *job) observe(c *choice, o protocol.EngineOutput) {
 		j.f.stats.firstToken(j.ttft)
 	}
 	var gap time.Duration
-	if !c.last.IsZero() {
+	if c.first.IsZero() {
+		c.first = now
+	} else {
 		gap = now.Sub(c.last)
 	}
 	c.last = now
@@ -252,6 +256,18 @@ func (j *job) cached(prompt int) int {
 	return n
 }
 
+// served describes the answer of one choice; ok is false where it has no token.
+func (j *job) served(c *choice) (r cluster.ServedRequest, ok bool) {
+	if c.tokens == 0 {
+		return r, false
+	}
+	r = cluster.ServedRequest{Prompt: j.prompts[c.prompt], Cached: c.cached, Output: c.tokens, TTFT: c.first.Sub(j.arrived)}
+	if c.tokens > 1 {
+		r.ITL = c.last.Sub(c.first) / time.Duration(c.tokens-1)
+	}
+	return r, true
+}
+
 // end counts the outcome of the request.
 func (j *job) end(err error) {
 	j.mu.Lock()
@@ -269,6 +285,9 @@ func (j *job) end(err error) {
 	}
 	for _, c := range j.choices {
 		moves += int(c.gen.moves.Load())
+		if r, ok := j.served(c); ok && err == nil {
+			j.f.stats.served(r)
+		}
 	}
 	j.met.End(metrics.Result{ErrorType: kind, Refusal: refusal, Duration: took, OutputTokens: j.outN})
 	j.f.stats.ended(kind)

@@ -187,6 +187,7 @@ func TestStatsArePublished(t *testing.T) {
 			all.TTFT.Add(s.TTFT)
 			all.ITL.Add(s.ITL)
 			all.Queue.Add(s.Queue)
+			all.Served, all.ServedOf = append(all.Served, s.Served...), all.ServedOf+s.ServedOf
 		}
 		return all
 	}
@@ -197,8 +198,45 @@ func TestStatsArePublished(t *testing.T) {
 	close(release)
 	<-done
 	patience.Until(t, "the end is published", func() bool { s := sum(); return s.InFlight == 0 && s.Finished == 1 })
-	if s := sum(); s.Started != 2 || s.OutTokens != 6 || s.ITL.Count() != 5 {
+	s := sum()
+	if s.Started != 2 || s.OutTokens != 6 || s.ITL.Count() != 5 {
 		t.Errorf("finished: %+v", s)
+	}
+	if s.ServedOf != 1 || len(s.Served) != 1 {
+		t.Fatalf("a refused request and one answer, served: %+v of %d", s.Served, s.ServedOf)
+	}
+	r := s.Served[0]
+	ttft, _ := s.TTFT.Quantile(1)
+	if r.Prompt != 4 || r.Cached != 2 || r.Output != 6 || r.TTFT <= 0 || r.TTFT > 2*ttft || r.ITL <= 0 {
+		t.Errorf("served %+v, TTFT %s", r, ttft)
+	}
+}
+
+// What ended within a second is sampled evenly, however much it is.
+func TestServedIsSampled(t *testing.T) {
+	const ended, seconds = 10 * cluster.MaxServed, 200
+	s := newStats()
+	var late int
+	for range seconds {
+		for i := range ended {
+			s.served(cluster.ServedRequest{Prompt: i})
+		}
+		x := s.take()
+		if x.ServedOf != ended || len(x.Served) != cluster.MaxServed {
+			t.Fatalf("%d of %d", len(x.Served), x.ServedOf)
+		}
+		for _, r := range x.Served {
+			if r.Prompt >= ended/2 {
+				late++
+			}
+		}
+	}
+	// Binomial: the standard deviation is below 57.
+	if want := seconds * cluster.MaxServed / 2; late < want-285 || late > want+285 {
+		t.Errorf("%d of %d are from the second half", late, seconds*cluster.MaxServed)
+	}
+	if x := s.take(); x.ServedOf != 0 || x.Served != nil {
+		t.Errorf("left over: %+v", x)
 	}
 }
 

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -45,6 +46,18 @@ func (s *stats) tokens(n int, gap time.Duration) {
 			for range n {
 				x.ITL.Observe(gap / time.Duration(n))
 			}
+		}
+	})
+}
+
+// served samples an answer that ended well.
+func (s *stats) served(r cluster.ServedRequest) {
+	s.add(func(x *cluster.FrontendStats) {
+		x.ServedOf++
+		if len(x.Served) < cluster.MaxServed {
+			x.Served = append(x.Served, r)
+		} else if i := rand.IntN(x.ServedOf); i < cluster.MaxServed {
+			x.Served[i] = r
 		}
 	})
 }
