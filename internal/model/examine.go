@@ -3,14 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/ggufmodel"
 	"github.com/dynctl/dynctl/internal/model/ggufvocab"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
@@ -18,8 +13,8 @@ import (
 
 // Open reads and checks the checkpoint at path and maps its weights. path is a folder
 // with config.json, the small files beside it, and safetensors weights; or a GGUF file;
-// or a folder without safetensors that holds exactly one GGUF file. On failure nothing
-// stays open. Errors name the file and the field or tensor. They match [ErrConfig],
+// or a folder without safetensors that holds exactly one GGUF file. A mmproj file beside a GGUF
+// file makes it read images. On failure nothing stays open. Errors name the file and the field or tensor. They match [ErrConfig],
 // [ErrUnsupported], [ErrWeights], [ErrOutside], [safetensors.ErrFormat],
 // [safetensors.ErrNoWeights] or [gguf.ErrFormat].
 func Open(path string, opts Options) (*Model, error) {
@@ -51,18 +46,24 @@ func Examine(path string, opts Options) (*Model, []error) {
 	for _, w := range m.warnings {
 		log.Warn("model has oddities", "model", m.dir, "detail", w)
 	}
+	if m.mmproj != "" {
+		log.Info("model reads images with a mmproj file", "model", m.dir, "mmproj", m.mmproj)
+	}
 	return m, problems
 }
 
 func (m *Model) examine(path string) (problems []error) {
-	f, file, err := locate(path)
+	at, err := locate(path)
 	if err != nil {
 		return []error{err}
 	}
-	if file != "" {
-		problems = m.openFile(file)
+	if at.note != "" {
+		m.warnings = append(m.warnings, at.note)
+	}
+	if at.file != "" {
+		problems = m.openFile(at.file, at.mmproj)
 	} else {
-		problems = m.openFolder(f)
+		problems = m.openFolder(at.folder)
 	}
 	if m.set == nil {
 		return problems
@@ -97,10 +98,10 @@ func (m *Model) openFolder(f folder) (problems []error) {
 	return problems
 }
 
-// openFile reads a GGUF file.
-func (m *Model) openFile(path string) (problems []error) {
-	m.dir = path
-	c, err := ggufmodel.Open(path)
+// openFile reads a GGUF file, and the mmproj file that belongs to it unless that is "".
+func (m *Model) openFile(path, mmproj string) (problems []error) {
+	m.dir, m.mmproj = path, mmproj
+	c, err := ggufmodel.Open(path, mmproj)
 	if err != nil {
 		return []error{err}
 	}
@@ -150,58 +151,4 @@ func (m *Model) readConfig() []error {
 		problems = append(problems, err)
 	}
 	return problems
-}
-
-// locate finds out what is at path: a folder of safetensors, or a GGUF file, whose path
-// it returns then.
-func locate(path string) (f folder, file string, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return folder{}, "", err
-	}
-	if !info.IsDir() {
-		if !isGGUF(path, info) {
-			return folder{}, "", fmt.Errorf("%w: %s is not a folder and not a GGUF file; name the folder of the model", gguf.ErrFormat, path)
-		}
-		if file, err = filepath.Abs(path); err == nil {
-			file, err = filepath.EvalSymlinks(file)
-		}
-		return folder{}, file, err
-	}
-	if f, err = openFolder(path); err != nil {
-		return f, "", err
-	}
-	for _, name := range []string{safetensors.SingleName, safetensors.IndexName} {
-		if _, err := f.resolve(name); !errors.Is(err, fs.ErrNotExist) {
-			return f, "", nil // opening it reports the error
-		}
-	}
-	names, err := f.ggufFiles()
-	switch {
-	case err != nil || len(names) == 0:
-		return f, "", err
-	case len(names) > 1:
-		return f, "", fmt.Errorf("%w: the folder has %d GGUF files; name one of them: %s", gguf.ErrFormat, len(names), strings.Join(names[:2], ", "))
-	}
-	file, err = f.resolve(names[0])
-	return f, file, err
-}
-
-// isGGUF checks a file's name, or its first bytes: in a cache, files are named by their
-// hashes.
-func isGGUF(path string, info fs.FileInfo) bool {
-	if strings.EqualFold(filepath.Ext(path), ggufExt) {
-		return true
-	}
-	if !info.Mode().IsRegular() {
-		return false
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return true // opening it reports the error
-	}
-	defer file.Close()
-	var magic [4]byte
-	_, err = io.ReadFull(file, magic[:])
-	return err == nil && string(magic[:]) == "GGUF"
 }

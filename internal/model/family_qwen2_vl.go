@@ -31,10 +31,14 @@ func qwen2VL() family {
 }
 
 // qwenTowerNames returns the tensor names of towers of Qwen's models, whose MLPs differ.
+// Queries, keys and values have tensors of their own in GGUF files alone.
 func qwenTowerNames(up, down string) map[Role]string {
 	names := map[Role]string{RolePatch: "tower.patch_embed.proj.weight"}
 	for role, name := range map[Role]string{
 		RoleVisionNorm:    "tower.blocks.%d.norm1",
+		RoleVisionQ:       "tower.blocks.%d.attn.q",
+		RoleVisionK:       "tower.blocks.%d.attn.k",
+		RoleVisionV:       "tower.blocks.%d.attn.v",
 		RoleVisionO:       "tower.blocks.%d.attn.proj",
 		RoleVisionMLPNorm: "tower.blocks.%d.norm2",
 		RoleVisionUp:      "tower.blocks.%d." + up,

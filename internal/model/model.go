@@ -27,6 +27,7 @@ type Options struct {
 type Model struct {
 	config     Config
 	dir        string
+	mmproj     string // file that reads images for a GGUF file; "" if there is none
 	files      []File
 	eos        []uint32
 	tokenLimit int
@@ -156,10 +157,14 @@ func (m *Model) Config() Config { return m.config }
 // Dir returns the model folder, or the GGUF file, with links resolved.
 func (m *Model) Dir() string { return m.dir }
 
+// Mmproj returns the mmproj file with which a model in a GGUF file reads images, links
+// resolved; "" if there is none.
+func (m *Model) Mmproj() string { return m.mmproj }
+
 // Digest identifies the checkpoint, in hex: equal for copies of the same files, different
 // when configuration, tokenizer or weights differ. Of the weights it covers only the
-// index and both ends of each file; of a GGUF file everything before the data, and both
-// ends of the data. A quantized model has a different digest for each format, because its
+// index and both ends of each file; of a GGUF file and its mmproj file everything before the
+// data, and both ends of the data. A quantized model has a different digest for each format, because its
 // KV blocks differ from those of the stored checkpoint.
 func (m *Model) Digest() string { return m.digest }
 

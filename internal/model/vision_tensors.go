@@ -61,7 +61,8 @@ type visionFamily struct {
 	// which stand for a root, or "beside.", which stands for the projector's root
 	// without its own name; %d stands for the layer.
 	names map[Role]string
-	// fused lists tensors of several roles, which have no names of their own.
+	// fused lists tensors of several roles. Checkpoints may have tensors with the roles' own
+	// names in place of all of these; new ones have not.
 	fused []fused
 	// towerRoots and projectorRoots are the beginnings of names in published checkpoints;
 	// the first one is that of new ones.
@@ -173,11 +174,11 @@ func (n visionNaming) specs(v Vision, hidden int) []TensorSpec {
 	var specs []TensorSpec
 	add := func(from, to Role, layer int) {
 		for r := from; r < to; r++ {
-			if shape, name := v.shape(r, hidden), n.names[r]; shape != nil && name != "" {
+			if shape, name := v.shape(r, hidden), n.names[r]; shape != nil && name != "" && !n.shared(r) {
 				specs = append(specs, TensorSpec{Role: r, Layer: layer, Name: n.fill(name, layer), Shape: shape})
 			}
 			for _, f := range n.fused {
-				if f.roles[0] == r { // the others come with the first
+				if f.roles[0] == r && n.shared(r) { // the others come with the first
 					specs = append(specs, f.spec(n.fill(f.name, layer), layer, 1, func(r Role) []int { return v.shape(r, hidden) }))
 				}
 			}
@@ -196,6 +197,12 @@ type visionNaming struct {
 	*visionFamily
 	tower, projector string // roots
 	found            bool   // the checkpoint has some of these tensors
+	apart            bool   // roles of fused tensors have their own
+}
+
+// shared reports whether a role is part of a fused tensor.
+func (n visionNaming) shared(r Role) bool {
+	return !n.apart && slices.ContainsFunc(n.fused, func(f fused) bool { return slices.Contains(f.roles, r) })
 }
 
 // newVisionNaming detects the roots. all are the names of a checkpoint, nil for one that
@@ -205,6 +212,9 @@ func newVisionNaming(fam *visionFamily, all []string) visionNaming {
 	n.tower, n.projector = n.detect(fam.towerRoots, all), n.detect(fam.projectorRoots, all)
 	n.found = n.tower != "" || n.projector != ""
 	n.tower, n.projector = cmp.Or(n.tower, fam.towerRoots[0]), cmp.Or(n.projector, fam.projectorRoots[0])
+	for _, f := range fam.fused {
+		n.apart = n.apart || slices.Contains(all, n.fill(fam.names[f.roles[0]], 0))
+	}
 	return n
 }
 

@@ -42,13 +42,17 @@ type weightSet interface {
 	Close() error
 }
 
-// fileSet is the weights of a GGUF file.
+// fileSet is the weights of a GGUF file, and of its mmproj file.
 type fileSet struct{ *ggufmodel.Checkpoint }
 
 func (fileSet) Types() string { return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K" }
 
 func (s fileSet) Origins() []quantcache.Origin {
-	return []quantcache.Origin{{Name: s.FileName(), Size: s.Bytes(), Modified: s.Modified().UnixNano()}}
+	var list []quantcache.Origin
+	for _, f := range s.Opened() {
+		list = append(list, quantcache.Origin{Name: f.Name(), Size: f.Size(), Modified: f.Modified().UnixNano()})
+	}
+	return list
 }
 
 // folderSet is the weights of a folder of safetensors.

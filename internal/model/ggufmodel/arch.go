@@ -73,6 +73,9 @@ func archs() []arch {
 		}, {
 			name: "qwen2", modelType: "qwen2", class: "Qwen2ForCausalLM", names: llamaNames(),
 		}, {
+			// The three positions of a token are equal where there are no images.
+			name: "qwen2vl", modelType: "qwen2", class: "Qwen2ForCausalLM", names: llamaNames(),
+		}, {
 			name: "qwen3", modelType: "qwen3", class: "Qwen3ForCausalLM", names: llamaNames(), biased: attentionBias,
 		}, {
 			name: "qwen3moe", modelType: "qwen3_moe", class: "Qwen3MoeForCausalLM", biased: attentionBias,

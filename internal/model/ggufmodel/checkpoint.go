@@ -3,22 +3,25 @@ package ggufmodel
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/ggufvocab"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// Checkpoint is an open GGUF file.
+// Checkpoint is an open GGUF file, alone or with the mmproj file of a model that reads images.
 type Checkpoint struct {
-	file *gguf.File
-	arch arch
+	file  *gguf.File
+	extra *gguf.File // the mmproj file; nil if there is none
+	arch  arch
+	// vision is the content of the mmproj file; nil if there is none, or one that does not fit.
+	vision *mmproj
 	// heads and kvHeads order the rows of queries and keys.
 	heads, kvHeads int
 	files          map[string][]byte
@@ -31,37 +34,74 @@ type tensor struct {
 	data func() []byte // makes it at the first call
 }
 
-// Open opens a file. Errors are those of [gguf.Open]: everything that is wrong with
-// a well-formed file is told by [Checkpoint.Problems].
-func Open(path string) (*Checkpoint, error) {
+// Open opens the file of a text model and, unless mmproj is empty, the mmproj file that belongs
+// to it. Errors are those of [gguf.Open]: everything that is wrong with well-formed files is
+// told by [Checkpoint.Problems].
+func Open(path, mmproj string) (*Checkpoint, error) {
 	file, err := gguf.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{file: file, files: map[string][]byte{}, tensors: map[string]*tensor{}}
-	context := 0
-	if c.arch, err = findArch(file.Keys); err != nil {
-		c.fail(err)
-	} else {
-		context = c.readConfig()
+	if mmproj != "" {
+		if c.extra, err = gguf.Open(mmproj); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
 	}
-	c.readText(context)
+	c.readKeys()
 	for _, t := range file.Tensors {
 		if t.Name == freqsTensor || t.Name == longTensor || t.Name == shortTensor {
 			continue // part of config.json
 		}
-		for _, p := range c.plans(t) {
-			if c.tensors[p.tensor.Name] != nil {
-				c.fail(badf("two tensors are both %s", p.tensor.Name))
+		c.take(c.plans(t))
+	}
+	if c.vision != nil {
+		for _, t := range c.extra.Tensors {
+			plans, err := c.vision.plans(t)
+			if err != nil {
+				c.fail(err)
+				continue
 			}
-			c.tensors[p.tensor.Name] = &tensor{p, sync.OnceValue(p.build)}
+			c.take(plans)
 		}
 	}
 	return c, nil
 }
 
-// readConfig makes config.json and returns the number of positions.
-func (c *Checkpoint) readConfig() int {
+// take adds tensors.
+func (c *Checkpoint) take(plans []plan) {
+	for _, p := range plans {
+		if c.tensors[p.tensor.Name] != nil {
+			c.fail(badf("two tensors are both %s", p.tensor.Name))
+		}
+		c.tensors[p.tensor.Name] = &tensor{p, sync.OnceValue(p.build)}
+	}
+}
+
+// readKeys makes the small files.
+func (c *Checkpoint) readKeys() {
+	var err error
+	if c.arch, err = findArch(c.file.Keys); err != nil {
+		c.fail(err)
+		c.readText(0)
+		return
+	}
+	text := c.readConfig()
+	added := c.readText(text.number("max_position_embeddings"))
+	config := text.config
+	if c.extra != nil && added != nil && len(text.errs) == 0 {
+		m := newMmproj(c.extra, text, added)
+		c.problems = append(c.problems, m.problems()...)
+		if len(m.vision.errs) == 0 {
+			c.vision, config = m, m.config
+			c.add("preprocessor_config.json", m.prepare)
+		}
+	}
+	c.add("config.json", config)
+}
+
+// readConfig makes config.json of the text model.
+func (c *Checkpoint) readConfig() *converter {
 	conv := converter{arch: c.arch, keys: c.file.Keys, tensors: map[string]gguf.Tensor{}, floats: c.floats}
 	for _, t := range c.file.Tensors {
 		conv.tensors[t.Name] = t
@@ -72,21 +112,22 @@ func (c *Checkpoint) readConfig() int {
 	if c.kvHeads = conv.number("num_key_value_heads"); c.kvHeads == 0 {
 		c.kvHeads = c.heads
 	}
-	c.add("config.json", conv.config)
-	return conv.number("max_position_embeddings")
+	return &conv
 }
 
-// readText makes the files about text.
-func (c *Checkpoint) readText(context int) {
+// readText makes the files about text. It returns the ids of tokens that are found as a whole;
+// nil for a vocabulary that is wrong.
+func (c *Checkpoint) readText(context int) (added map[string]uint32) {
 	v, err := ggufvocab.Read(c.file.Keys, context)
 	if err != nil {
 		c.fail(err)
-		return
+		return nil
 	}
 	c.files["tokenizer.json"], c.files["tokenizer_config.json"] = v.Tokenizer, v.TokenizerConfig
 	if len(v.EOS) > 0 {
 		c.add("generation_config.json", map[string]any{"eos_token_id": v.EOS})
 	}
+	return v.Added
 }
 
 // add writes a small file; equal files give equal bytes.
@@ -186,14 +227,14 @@ func (c *Checkpoint) Stored(name string) (dtype string, bytes int64) {
 	if !ok {
 		return "", 0
 	}
+	if t.second != nil {
+		return t.source.Type.String(), t.source.Size + t.second.Size
+	}
 	return t.source.Type.String(), t.source.Size
 }
 
 // Warnings lists oddities that do not hinder loading; there are none.
 func (c *Checkpoint) Warnings() []string { return nil }
-
-// Bytes is the size of the file.
-func (c *Checkpoint) Bytes() int64 { return c.file.Size() }
 
 // CopiedBytes is the memory that a tensor takes beside the mapping.
 func (c *Checkpoint) CopiedBytes(name string) int64 {
@@ -201,6 +242,8 @@ func (c *Checkpoint) CopiedBytes(name string) int64 {
 	switch {
 	case !ok || !t.copied():
 		return 0
+	case t.second != nil:
+		return t.source.Size + t.second.Size
 	case t.dequantize || t.minusOne:
 		return t.source.Size / int64(t.source.Type.BlockBytes()) * int64(t.source.Type.BlockWeights()) * 4
 	}
@@ -211,34 +254,62 @@ func (c *Checkpoint) CopiedBytes(name string) int64 {
 // would take seconds for a large model.
 const sampleBytes = 64 << 10
 
-// Fingerprint writes what identifies the file: its size, everything before the data,
-// and both ends of the data. It does not depend on the file's name.
+// Fingerprint writes what identifies the files: of each its size, everything before the data,
+// and both ends of the data. It does not depend on the files' names.
 func (c *Checkpoint) Fingerprint(w io.Writer) error {
-	size := c.file.Size()
-	n := min(sampleBytes, size-min(c.file.DataStart, size))
-	if _, err := fmt.Fprintf(w, "gguf %d %d", size, c.file.DataStart); err != nil {
-		return err
-	}
-	for _, part := range []struct{ at, n int64 }{{0, min(c.file.DataStart, size) + n}, {size - n, n}} {
-		if _, err := io.Copy(w, io.NewSectionReader(c.file, part.at, part.n)); err != nil {
-			return fmt.Errorf("read %s: %w", c.file.Name(), err)
+	for i, f := range c.Opened() {
+		size := f.Size()
+		n := min(sampleBytes, size-min(f.DataStart, size))
+		if _, err := fmt.Fprintf(w, "%s %d %d", []string{"gguf", "mmproj"}[i], size, f.DataStart); err != nil {
+			return err
+		}
+		for _, part := range []struct{ at, n int64 }{{0, min(f.DataStart, size) + n}, {size - n, n}} {
+			if _, err := io.Copy(w, io.NewSectionReader(f, part.at, part.n)); err != nil {
+				return fmt.Errorf("read %s: %w", f.Name(), err)
+			}
 		}
 	}
 	return nil
 }
 
-// WillNeed asks the system to read the file ahead.
-func (c *Checkpoint) WillNeed() { c.file.WillNeed() }
+// Opened are the open files: that of the text model, and then the mmproj file if there is one.
+func (c *Checkpoint) Opened() []*gguf.File {
+	if c.extra == nil {
+		return []*gguf.File{c.file}
+	}
+	return []*gguf.File{c.file, c.extra}
+}
 
-// Modified is when the file was changed last.
-func (c *Checkpoint) Modified() time.Time { return c.file.Modified() }
+// WillNeed asks the system to read the files ahead.
+func (c *Checkpoint) WillNeed() {
+	for _, f := range c.Opened() {
+		f.WillNeed()
+	}
+}
 
-// FileName is the base name of the file.
-func (c *Checkpoint) FileName() string { return c.file.Name() }
+// Bytes is the size of the files.
+func (c *Checkpoint) Bytes() (n int64) {
+	for _, f := range c.Opened() {
+		n += f.Size()
+	}
+	return n
+}
 
-// CheckSize returns [gguf.ErrChanged] when the file changed its size since it was
-// mapped.
-func (c *Checkpoint) CheckSize() error { return c.file.CheckSize() }
+// CheckSize returns [gguf.ErrChanged] when a file changed its size since it was mapped.
+func (c *Checkpoint) CheckSize() error {
+	for _, f := range c.Opened() {
+		if err := f.CheckSize(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// Close unmaps the file; it may be called twice. No tensor may be read afterwards.
-func (c *Checkpoint) Close() error { return c.file.Close() }
+// Close unmaps the files; it may be called twice. No tensor may be read afterwards.
+func (c *Checkpoint) Close() error {
+	var err error
+	for _, f := range c.Opened() {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}

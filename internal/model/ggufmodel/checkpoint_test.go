@@ -81,7 +81,7 @@ func openFile(t *testing.T, b *gguftest.Builder) *ggufmodel.Checkpoint {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	b.Write(t, path)
-	c, err := ggufmodel.Open(path)
+	c, err := ggufmodel.Open(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

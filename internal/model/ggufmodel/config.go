@@ -32,13 +32,19 @@ type converter struct {
 	errs    []error
 }
 
+// clipArch is the architecture of mmproj files.
+const clipArch = "clip"
+
 // findArch picks the architecture of a file.
 func findArch(keys gguf.Keys) (arch, error) {
-	if err := checkWhole(keys); err != nil {
-		return arch{}, err
-	}
 	name, ok, err := keys.Text("general.architecture")
 	if err != nil {
+		return arch{}, err
+	}
+	if name == clipArch {
+		return arch{}, unsupportedf("general.architecture %q: this is a mmproj file, the part of a model that reads images; name the GGUF file of its text model, which finds it in the same folder if the name contains mmproj", name)
+	}
+	if err := checkWhole(keys, "model"); err != nil {
 		return arch{}, err
 	}
 	if !ok {
@@ -57,9 +63,9 @@ func findArch(keys gguf.Keys) (arch, error) {
 	return arch{}, unsupportedf("general.architecture %q; known are %s", name, strings.Join(slices.Compact(known), ", "))
 }
 
-// checkWhole refuses files that are not a whole model.
-func checkWhole(keys gguf.Keys) error {
-	if kind, ok, err := keys.Text("general.type"); err != nil || ok && kind != "model" {
+// checkWhole refuses files of other types than those, and parts of files.
+func checkWhole(keys gguf.Keys, types ...string) error {
+	if kind, ok, err := keys.Text("general.type"); err != nil || ok && !slices.Contains(types, kind) {
 		return orElse(err, unsupportedf("general.type %q: this is not a model by itself", kind))
 	}
 	if n, _, err := keys.Int("split.count"); err != nil || n > 1 {

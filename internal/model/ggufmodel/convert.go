@@ -19,6 +19,9 @@ const chunkBytes = 1 << 20
 // mapping panics in the caller's goroutine, as reading the mapping does.
 func (p *plan) build() []byte {
 	shape := p.source.Shape
+	if p.second != nil {
+		return p.both()
+	}
 	rows := 1
 	switch {
 	case len(shape) == 1 && p.heads > 0: // a bias: one weight a row
@@ -50,6 +53,20 @@ func (p *plan) build() []byte {
 		}
 	})
 	return out
+}
+
+// both puts the images, of the last two dimensions, of two tensors by turns.
+func (p *plan) both() []byte {
+	n := len(p.source.Data) / max(p.source.Shape[0]*p.source.Shape[1], 1)
+	values := make([]float32, (2*len(p.source.Data)+3)/4) // aligned
+	if len(values) == 0 {
+		return nil
+	}
+	out := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))[:0]
+	for at := 0; at < len(p.source.Data); at += n {
+		out = append(append(out, p.source.Data[at:at+n]...), p.second.Data[at:at+n]...)
+	}
+	return out[:len(out):len(out)]
 }
 
 // floats makes a row of float32, in the order of bytes that tensors have everywhere.

@@ -39,7 +39,7 @@ func FuzzOpen(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := ggufmodel.Open(path)
+		c, err := ggufmodel.Open(path, "")
 		if err != nil {
 			return
 		}

@@ -18,10 +18,13 @@ type plan struct {
 	dequantize bool
 	// minusOne: one is taken from each weight, which is float32 then.
 	minusOne bool
+	// second, if set, has the same shape: of three dimensions in front of the last two, the
+	// last one counts the two tensors.
+	second *gguf.Tensor
 }
 
 // copied reports whether the tensor takes memory of its own.
-func (p *plan) copied() bool { return p.heads > 0 || p.dequantize || p.minusOne }
+func (p *plan) copied() bool { return p.heads > 0 || p.dequantize || p.minusOne || p.second != nil }
 
 // split cuts the layer off a name: "blk.3.attn_q.weight" is layer 3 of
 // "attn_q.weight".
@@ -45,6 +48,9 @@ const maxExperts = 1 << 12
 func (c *Checkpoint) plans(t gguf.Tensor) []plan {
 	rest, layer := split(t.Name)
 	pattern, ok := c.arch.names[rest]
+	if under, inner := strings.CutPrefix(pattern, "model."); inner && c.vision != nil {
+		pattern = c.vision.root + under
+	}
 	if !ok || (layer < 0) == strings.Contains(pattern, "%d") {
 		return []plan{c.plan(t, t.Name, rest)}
 	}

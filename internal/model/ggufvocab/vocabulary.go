@@ -24,6 +24,9 @@ type Vocabulary struct {
 	// EOS lists the ids that end a text, in ascending order: those that the keys
 	// name, and the ends of turns by their usual spelling.
 	EOS []uint32
+	// Added are the ids of the tokens that are found in a text as a whole; of equal ones
+	// the first.
+	Added map[string]uint32
 }
 
 // kind is the type of a token, with the number that files use.
@@ -96,7 +99,10 @@ func read(keys gguf.Keys, context int) (v Vocabulary, err error) {
 	if v.TokenizerConfig, err = w.config(keys, context); err != nil {
 		return v, err
 	}
-	v.EOS = w.ends()
+	v.EOS, v.Added = w.ends(), map[string]uint32{}
+	for _, t := range slices.Backward(file.Added) {
+		v.Added[t.Content] = uint32(t.ID)
+	}
 	return v, nil
 }
 
