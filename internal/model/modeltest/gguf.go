@@ -28,8 +28,20 @@ func GGUF(t testing.TB, dir string, kind gguf.Type) (path string) {
 // MixedGGUF is GGUF with a type for each matrix, by the name that the file gives it.
 func MixedGGUF(t testing.TB, dir string, kindOf func(name string) gguf.Type) (path string) {
 	t.Helper()
+	path = filepath.Join(t.TempDir(), "model.gguf")
+	b := textFile(t, dir, kindOf)
+	b.Write(t, path)
+	return path
+}
+
+// textFile is the GGUF file of a checkpoint's text model.
+func textFile(t testing.TB, dir string, kindOf func(name string) gguf.Type) *gguftest.Builder {
+	t.Helper()
 	m := open(t, dir)
 	config := readJSON(t, filepath.Join(dir, model.ConfigName))
+	if text, ok := config["text_config"].(map[string]any); ok {
+		config = text
+	}
 	var b gguftest.Builder
 	modelKeys(&b, config)
 	vocabularyKeys(t, &b, dir, m)
@@ -40,9 +52,7 @@ func MixedGGUF(t testing.TB, dir string, kindOf func(name string) gguf.Type) (pa
 		}
 		b.Tensor(tensor.name, own, tensor.shape, gguftest.Quantize(own, tensor.values))
 	}
-	path = filepath.Join(t.TempDir(), "model.gguf")
-	b.Write(t, path)
-	return path
+	return &b
 }
 
 // Quantized writes a copy of the checkpoint in dir whose matrices hold, as float32,
@@ -117,7 +127,7 @@ func values(t testing.TB, m *model.Model, name string) []float32 {
 // modelKeys writes the fields of config.json.
 func modelKeys(b *gguftest.Builder, config map[string]any) {
 	modelType := config["model_type"].(string)
-	arch := map[string]string{"qwen3_moe": "qwen3moe", "mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3"}[modelType]
+	arch := map[string]string{"qwen3_moe": "qwen3moe", "mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3", "qwen2_vl_text": "qwen2vl", "qwen2_5_vl_text": "qwen2vl"}[modelType]
 	if arch == "" {
 		arch = modelType
 	}
@@ -147,6 +157,14 @@ func modelKeys(b *gguftest.Builder, config map[string]any) {
 		b.Key(arch+".rope.dimension_count", uint32(dim))
 	}
 	if scaling, ok := config["rope_scaling"].(map[string]any); ok {
+		if list, ok := scaling["mrope_section"].([]any); ok {
+			sections := make([]int32, 4)
+			for i, n := range list {
+				sections[i] = int32(n.(float64))
+			}
+			b.Key(arch+".rope.dimension_sections", sections)
+			return
+		}
 		kind, _ := scaling["rope_type"].(string)
 		factor, _ := scaling["factor"].(float64)
 		b.Key(arch+".rope.scaling.type", kind)
@@ -185,6 +203,9 @@ type converted struct {
 	values []float32
 }
 
+// plainText takes what stands around a text model out of names.
+var plainText = strings.NewReplacer("model.text_model.", "model.", "language_model.model.", "model.", "model.language_model.", "model.", "language_model.lm_head", "lm_head")
+
 // expertName cuts the number of an expert out of a name.
 var expertName = regexp.MustCompile(`^(.*\.experts)\.(\d+)\.(.*)$`)
 
@@ -194,8 +215,14 @@ func convert(t testing.TB, m *model.Model, config map[string]any) []converted {
 	modelType := config["model_type"].(string)
 	all := map[string]*converted{}
 	names := map[string]int{} // for the order of experts
+	vision := map[string]bool{}
+	for _, spec := range m.Tensors() {
+		vision[spec.Name] = spec.Role.Vision()
+	}
 	for _, info := range m.Inventory() {
-		names[info.Name] = len(names)
+		if !vision[info.Name] && (info.Used || m.Config().Vision == nil) {
+			names[info.Name] = len(names)
+		}
 	}
 	order := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
 		if x, y := expertName.FindStringSubmatch(a), expertName.FindStringSubmatch(b); x != nil && y != nil && x[1] == y[1] && x[3] == y[3] {
@@ -225,7 +252,7 @@ func convert(t testing.TB, m *model.Model, config map[string]any) []converted {
 				v[i]++
 			}
 		}
-		own := ggufName(modelType, name)
+		own := ggufName(modelType, plainText.Replace(name))
 		if expertName.MatchString(name) {
 			if c := all[own]; c != nil {
 				c.values = append(c.values, v...)
