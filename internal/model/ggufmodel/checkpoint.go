@@ -90,7 +90,7 @@ func (c *Checkpoint) readKeys() {
 	added := c.readText(text.number("max_position_embeddings"))
 	config := text.config
 	if c.extra != nil && added != nil && len(text.errs) == 0 {
-		m := newMmproj(c.extra, text, added)
+		m := newMmproj(c.extra.Name(), &c.extra.Header, text, added)
 		c.problems = append(c.problems, m.problems()...)
 		if len(m.vision.errs) == 0 {
 			c.vision, config = m, m.config

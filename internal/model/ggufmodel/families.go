@@ -2,6 +2,7 @@ package ggufmodel
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -24,8 +25,8 @@ func (m *mmproj) llava() {
 	}
 	layers := m.vision.number("num_hidden_layers")
 	feature := []int{layers}
-	if m.file.Keys.Has(m.vision.key("feature_layer")) {
-		list, _, err := m.file.Keys.Ints(m.vision.key("feature_layer"))
+	if m.header.Keys.Has(m.vision.key("feature_layer")) {
+		list, _, err := m.header.Keys.Ints(m.vision.key("feature_layer"))
 		m.fail(err)
 		if feature = list; err == nil && (len(list) != 1 || list[0] > layers) {
 			m.fail(unsupportedf("%s is %v, want one of the %d layers", m.vision.key("feature_layer"), list, layers))
@@ -45,7 +46,7 @@ func (m *mmproj) llava() {
 
 // lines tells LLaVA 1.6 from 1.5.
 func (m *mmproj) lines() {
-	merge, _, err := m.file.Keys.Text(m.vision.key("mm_patch_merge_type"))
+	merge, _, err := m.header.Keys.Text(m.vision.key("mm_patch_merge_type"))
 	m.fail(err)
 	flat, err := m.pinpoints()
 	m.fail(err)
@@ -67,7 +68,7 @@ func (m *mmproj) lines() {
 // which makes no difference to a list that has each size both ways.
 func (m *mmproj) pinpoints() (sizes [][2]int, err error) {
 	key := m.vision.key("image_grid_pinpoints")
-	list, _, err := m.file.Keys.Ints(key)
+	list, _, err := m.header.Keys.Ints(key)
 	switch {
 	case err != nil:
 		return nil, err
@@ -157,7 +158,7 @@ func (m *mmproj) sections() {
 	text := m.config["text_config"].(map[string]any)
 	scaling := map[string]any{"rope_type": "default"}
 	if has, ok := text["rope_scaling"].(map[string]any); ok {
-		scaling = has
+		scaling = maps.Clone(has)
 	}
 	scaling["mrope_section"] = list[:3]
 	text["rope_scaling"] = scaling
@@ -189,7 +190,7 @@ func (m *mmproj) qwen25() {
 		m.fail(badf("%s is %d, more than %d", m.vision.key("block_count"), depth, maxTowerLayers))
 		return
 	}
-	pattern, ok, err := m.file.Keys.Int(m.vision.key("n_wa_pattern"))
+	pattern, ok, err := m.header.Keys.Int(m.vision.key("n_wa_pattern"))
 	m.fail(err)
 	if !ok && err == nil {
 		m.fail(badf("%s is missing", m.vision.key("n_wa_pattern")))

@@ -15,7 +15,8 @@ import (
 // whole.
 type mmproj struct {
 	projector
-	file   *gguf.File
+	file   string // base name
+	header *gguf.Header
 	vision converter // makes vision_config
 	text   *converter
 	added  map[string]uint32 // ids of the text model's tokens, by their text
@@ -36,10 +37,10 @@ const (
 )
 
 // newMmproj reads the keys of a mmproj file.
-func newMmproj(file *gguf.File, text *converter, added map[string]uint32) *mmproj {
-	m := &mmproj{file: file, text: text, added: added, config: map[string]any{}, prepare: map[string]any{}}
-	m.vision = converter{arch: arch{name: "clip.vision"}, keys: file.Keys, tensors: map[string]gguf.Tensor{}, config: map[string]any{}}
-	for _, t := range file.Tensors {
+func newMmproj(file string, header *gguf.Header, text *converter, added map[string]uint32) *mmproj {
+	m := &mmproj{file: file, header: header, text: text, added: added, config: map[string]any{}, prepare: map[string]any{}}
+	m.vision = converter{arch: arch{name: "clip.vision"}, keys: header.Keys, tensors: map[string]gguf.Tensor{}, config: map[string]any{}}
+	for _, t := range header.Tensors {
 		m.vision.tensors[t.Name] = t
 	}
 	if err := m.find(); err != nil {
@@ -80,14 +81,14 @@ func (m *mmproj) fail(err error) { m.vision.fail(err) }
 func (m *mmproj) problems() []error {
 	var all []error
 	for _, err := range m.vision.errs {
-		all = append(all, fmt.Errorf("%s: %w", m.file.Name(), err))
+		all = append(all, fmt.Errorf("%s: %w", m.file, err))
 	}
 	return all
 }
 
 // find checks what the file is, and finds the kind of its projector.
 func (m *mmproj) find() error {
-	keys := m.file.Keys
+	keys := m.header.Keys
 	if name, _, err := keys.Text("general.architecture"); err != nil || name != clipArch {
 		return orElse(err, badf("general.architecture %q: this is no mmproj file, although its name says so", name))
 	}
@@ -125,8 +126,8 @@ func (m *mmproj) find() error {
 
 // activation reads that of the tower.
 func (m *mmproj) activation() {
-	gelu, _, err1 := m.file.Keys.Bool("clip.use_gelu")
-	silu, _, err2 := m.file.Keys.Bool("clip.use_silu")
+	gelu, _, err1 := m.header.Keys.Bool("clip.use_gelu")
+	silu, _, err2 := m.header.Keys.Bool("clip.use_silu")
 	m.fail(orElse(err1, err2))
 	act := m.acts[2]
 	switch {
@@ -146,7 +147,7 @@ func (m *mmproj) activation() {
 // colors reads the mean and the deviation of each color.
 func (m *mmproj) colors() {
 	for _, name := range []string{"image_mean", "image_std"} {
-		list, _, err := m.file.Keys.Floats(m.vision.key(name))
+		list, _, err := m.header.Keys.Floats(m.vision.key(name))
 		m.fail(err)
 		if err == nil && len(list) != 3 {
 			m.fail(badf("%s has %d numbers, want one for each of 3 colors", m.vision.key(name), len(list)))
@@ -168,7 +169,7 @@ func (m *mmproj) colors() {
 // mlp finds out from their shapes which of the linear layers of MLPs comes first, and their
 // size: keys of some writers have another one.
 func (m *mmproj) mlp() {
-	hidden, _, _ := m.file.Keys.Int(m.vision.key("embedding_length"))
+	hidden, _, _ := m.header.Keys.Int(m.vision.key("embedding_length"))
 	up, down := m.vision.tensors["v.blk.0.ffn_up.weight"].Shape, m.vision.tensors["v.blk.0.ffn_down.weight"].Shape
 	switch {
 	case len(up) != 2 || len(down) != 2:
@@ -210,7 +211,7 @@ func (m *mmproj) tokens() {
 
 // count reads a key below "clip.vision." that is a number from 1 to most; def if it is absent.
 func (m *mmproj) count(name string, def, most int) int {
-	n, ok, err := m.file.Keys.Int(m.vision.key(name))
+	n, ok, err := m.header.Keys.Int(m.vision.key(name))
 	m.fail(err)
 	if !ok {
 		return def

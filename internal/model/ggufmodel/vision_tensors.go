@@ -47,11 +47,11 @@ func (m *mmproj) plans(t gguf.Tensor) ([]plan, error) {
 func (m *mmproj) plan(t gguf.Tensor, own string, layer int) (plan, error) {
 	pattern := m.names[own]
 	if pattern == "" || (layer < 0) == strings.Contains(pattern, "%d") {
-		return plan{}, unsupportedf("%s: tensor %s, which projectors of type %s do not have here", m.file.Name(), t.Name, m.name)
+		return plan{}, unsupportedf("%s: tensor %s, which projectors of type %s do not have here", m.file, t.Name, m.name)
 	}
 	p := plan{source: t, tensor: safetensors.Tensor{
 		Name:  strings.Replace(pattern, "%d", strconv.Itoa(layer), 1),
-		DType: safetensors.DType(t.Type.String()), Shape: t.Shape, File: m.file.Name(), Offset: t.Offset,
+		DType: safetensors.DType(t.Type.String()), Shape: t.Shape, File: m.file, Offset: t.Offset,
 	}}
 	blocks := t.Type.Dequantizes() && t.Type.BlockWeights() > 1
 	switch own {
@@ -71,7 +71,7 @@ func (m *mmproj) plan(t gguf.Tensor, own string, layer int) (plan, error) {
 func (m *mmproj) thirds(t gguf.Tensor, layer int, part string) ([]plan, error) {
 	rows := append(t.Shape, 0)[0] //nolint:gocritic // of no dimension: none
 	if rows%3 != 0 || t.Size%3 != 0 || t.Size/3%int64(max(t.Type.BlockBytes(), 1)) != 0 {
-		return nil, badf("%s: tensor %s of %d rows does not hold queries, keys and values", m.file.Name(), t.Name, rows)
+		return nil, badf("%s: tensor %s of %d rows does not hold queries, keys and values", m.file, t.Name, rows)
 	}
 	var all []plan
 	for i, own := range []string{"attn_q.", "attn_k.", "attn_v."} {
@@ -98,11 +98,11 @@ func (m *mmproj) frames(first, second gguf.Tensor) (plan, error) {
 	switch first.Type {
 	case gguf.F32, gguf.F16, gguf.BF16:
 	default:
-		return p, unsupportedf("%s: tensor %s has type %s; known for patches are F32, F16, BF16", m.file.Name(), patchTensor, first.Type)
+		return p, unsupportedf("%s: tensor %s has type %s; known for patches are F32, F16, BF16", m.file, patchTensor, first.Type)
 	}
 	if second.Type != first.Type || len(first.Shape) != 4 || len(second.Shape) != 4 || [4]int(first.Shape) != [4]int(second.Shape) {
 		return p, badf("%s: tensors %s and %s have the shapes %v and %v in %s and %s, want equal ones of four dimensions",
-			m.file.Name(), patchTensor, secondPatchTensor, first.Shape, second.Shape, first.Type, second.Type)
+			m.file, patchTensor, secondPatchTensor, first.Shape, second.Shape, first.Type, second.Type)
 	}
 	p.second = &second
 	p.tensor.Shape = []int{first.Shape[0], first.Shape[1], 2, first.Shape[2], first.Shape[3]}

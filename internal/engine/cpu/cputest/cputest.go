@@ -100,21 +100,25 @@ func (r *Runner) Encode(views ...engine.View) [][]float32 {
 // as [engine.BatchSeq] has them.
 func (r *Runner) GreedyRows(prompt []uint32, rows [][]float32, n int) []uint32 {
 	r.t.Helper()
+	return r.GreedySeq(engine.BatchSeq{Tokens: prompt, Rows: rows}, n)
+}
+
+// GreedySeq is [Runner.Greedy] for a prompt with everything that images add to it.
+func (r *Runner) GreedySeq(seq engine.BatchSeq, n int) []uint32 {
+	r.t.Helper()
 	table := make([]int32, r.blocks)
 	for i := range table {
 		table[i] = int32(i)
 	}
+	seq.Blocks, seq.Logits = table, r.logits
 	out := make([]uint32, 0, n)
-	next := prompt
-	for start := 0; len(out) < n; {
-		seq := engine.BatchSeq{Tokens: next, Start: start, Rows: rows, Blocks: table, Logits: r.logits}
+	for len(out) < n {
 		if err := r.Backend.Step(r.t.Context(), []engine.BatchSeq{seq}); err != nil {
 			r.t.Fatal(err)
 		}
-		start += len(next)
-		rows = nil
 		out = append(out, Argmax(r.logits[:r.Backend.Info().TokenLimit]))
-		next = out[len(out)-1:]
+		seq.Start += len(seq.Tokens)
+		seq.Tokens, seq.Rows, seq.Mutual = out[len(out)-1:], nil, nil
 	}
 	return out
 }
