@@ -20,7 +20,7 @@ func Look(ctx context.Context, path string) Report {
 	m, problems := model.Examine(path, model.Options{Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = m.Close() }() // nothing was written
 	r := Report{                     // lists are empty rather than null in JSON
-		Path: m.Dir(), Format: m.Format(), Digest: m.Digest(),
+		Path: m.Dir(), Mmproj: m.Mmproj(), Format: m.Format(), Digest: m.Digest(),
 		Problems: []string{}, Warnings: append([]string{}, m.Warnings()...),
 		Weights: Weights{FileBytes: m.WeightBytes(), CopiedBytes: m.CopiedBytes()},
 		DTypes:  []DType{}, Memory: []Memory{}, Files: []File{},

@@ -19,6 +19,7 @@ type Report struct {
 	SeesImages   bool       `json:"sees_images"`
 	Vocabulary   Vocabulary `json:"vocabulary"`
 	Vision       *Vision    `json:"vision,omitempty"` // nil for a model of text alone
+	Mmproj       string     `json:"mmproj,omitempty"` // file that holds Vision of a GGUF model
 	KV           KV         `json:"kv"`
 	Weights      Weights    `json:"weights"`
 	Memory       []Memory   `json:"memory"`

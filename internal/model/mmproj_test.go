@@ -2,12 +2,14 @@ package model_test
 
 import (
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
@@ -84,32 +86,38 @@ func sameRoles(t *testing.T, got, want *model.Model, kind gguf.Type) {
 	}
 }
 
+// processor is what prepares pictures for a model.
+func processor(t *testing.T, m *model.Model) *prepare.Processor {
+	t.Helper()
+	files := prepare.Files{}
+	for _, f := range m.Files() {
+		switch f.Name {
+		case model.PreprocessorName:
+			files.Preprocessor = f.Data
+		case model.ConfigName:
+			files.Config = f.Data
+		}
+	}
+	p, err := prepare.Load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // samePictures prepares pictures of several sizes by the files of both.
 func samePictures(t *testing.T, got, want *model.Model) {
 	t.Helper()
-	load := func(m *model.Model) *prepare.Processor {
-		files := prepare.Files{}
-		for _, f := range m.Files() {
-			switch f.Name {
-			case model.PreprocessorName:
-				files.Preprocessor = f.Data
-			case model.ProcessorName:
-				files.Processor = f.Data
-			case model.ConfigName:
-				files.Config = f.Data
-			}
-		}
-		p, err := prepare.Load(files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	a, b := load(got), load(want)
+	a, b := processor(t, got), processor(t, want)
 	if a.Placeholder() != b.Placeholder() || a.DecodeOptions() != b.DecodeOptions() {
 		t.Errorf("placeholder %q, want %q", a.Placeholder(), b.Placeholder())
 	}
-	for _, size := range [][2]int{{90, 60}, {40, 120}, {700, 33}} {
+	x, err1 := a.Plan(9000, 7000)
+	y, err2 := b.Plan(9000, 7000)
+	if x != y || fmt.Sprint(err1) != fmt.Sprint(err2) { // the errors tell how many tokens are too many
+		t.Errorf("a large picture has %d tokens, want %d: %v, want %v", x.Tokens, y.Tokens, err1, err2)
+	}
+	for _, size := range [][2]int{{9, 8}, {90, 60}, {40, 120}, {700, 33}} {
 		img := image.NewRGBA(image.Rect(0, 0, size[0], size[1]))
 		for x := range size[0] {
 			for y := range size[1] {
@@ -131,6 +139,73 @@ func samePictures(t *testing.T, got, want *model.Model) {
 		if !reflect.DeepEqual(x, y) {
 			t.Errorf("pictures of %v differ: %d tokens and %v, want %d and %v", size, x.Tokens, x.Grid, y.Tokens, y.Grid)
 		}
+	}
+}
+
+// TestMmprojKeys: what files may say beside what the converters of small checkpoints write.
+func TestMmprojKeys(t *testing.T) {
+	pixels := func(w, h, tokens int) func(t *testing.T, m *model.Model) bool {
+		return func(t *testing.T, m *model.Model) bool {
+			plan, err := processor(t, m).Plan(w, h)
+			return err == nil && plan.Tokens == tokens
+		}
+	}
+	vision := func(ok func(v model.Vision) bool) func(t *testing.T, m *model.Model) bool {
+		return func(_ *testing.T, m *model.Model) bool { return ok(*m.Config().Vision) }
+	}
+	for _, tt := range []struct {
+		name, family string
+		key          string
+		value        any // nil takes the key out
+		ok           func(t *testing.T, m *model.Model) bool
+	}{
+		{"eps", "idefics3", "clip.vision.attention.layer_norm_epsilon", float32(1e-5), vision(func(v model.Vision) bool { return v.NormEps == 1e-5 })},
+		{"eps", "gemma3_text", "clip.vision.attention.layer_norm_epsilon", float32(1e-5), vision(func(v model.Vision) bool { return v.NormEps == 1e-5 && v.Projector.NormEps == 1e-5 })},
+		{"eps", "llava", "clip.vision.attention.layer_norm_epsilon", float32(1e-6), vision(func(v model.Vision) bool { return v.NormEps == 1e-6 })},
+		{"CLIP with GELU", "llava", "clip.use_gelu", true, vision(func(v model.Vision) bool { return v.Act == model.GELU && v.Projector.Act == model.GELU })},
+		{"CLIP", "llava", "clip.use_gelu", nil, vision(func(v model.Vision) bool { return v.Act == model.QuickGELU })},
+		{"Qwen2 with GELU", "qwen2_vl", "clip.use_gelu", true, vision(func(v model.Vision) bool { return v.Act == model.GELU })},
+		{"Qwen2", "qwen2_vl", "clip.use_gelu", false, vision(func(v model.Vision) bool { return v.Act == model.QuickGELU })},
+		{"an earlier layer", "llava", "clip.vision.feature_layer", []int32{1}, vision(func(v model.Vision) bool { return v.Layers == 1 })},
+		{"window", "qwen2_5_vl", "clip.vision.window_size", nil, vision(func(v model.Vision) bool { return v.Window == 112/4 })},
+		{"all layers whole", "qwen2_5_vl", "clip.vision.n_wa_pattern", uint32(0), vision(func(v model.Vision) bool { return !slices.Contains(v.Windowed, true) })},
+		{"every layer whole", "qwen2_5_vl", "clip.vision.n_wa_pattern", uint32(1), vision(func(v model.Vision) bool { return !slices.Contains(v.Windowed, true) })},
+		{"fewest pixels", "qwen2_vl", "clip.vision.image_min_pixels", uint32(10 * 64), pixels(24, 16, 12)},
+		{"most pixels", "qwen2_5_vl", "clip.vision.image_max_pixels", uint32(50 * 64), pixels(8000, 8000, 49)},
+		{"pinpoints", "llava_next", "clip.vision.image_grid_pinpoints", []int32{140, 140}, pixels(70, 70, 25+10*10+10)},
+		{"size of tiles", "smolvlm", "clip.vision.preproc_image_size", uint32(24), pixels(70, 30, 4)},
+	} {
+		m := openGGUF(t, modeltest.VisionGGUF(t, modeltest.Sighted(t, tt.family), modeltest.MmprojForm{Change: func(keys map[string]any) {
+			if keys[tt.key] = tt.value; tt.value == nil {
+				delete(keys, tt.key)
+			}
+		}}))
+		if !tt.ok(t, m) {
+			t.Errorf("%s of %s: %+v", tt.name, tt.family, m.Config().Vision)
+		}
+	}
+}
+
+// TestMmprojBesideOthers: links are followed, but the names that count are those in the folder that
+// was named; another model's file is not used, which is told.
+func TestMmprojBesideOthers(t *testing.T) {
+	folder := modeltest.VisionGGUF(t, modeltest.Sighted(t, "llava"), modeltest.MmprojForm{})
+	link := filepath.Join(t.TempDir(), "linked.gguf")
+	if err := errors.Join(os.Symlink(filepath.Join(folder, "model.gguf"), link), os.Rename(filepath.Join(folder, "mmproj-model.gguf"), filepath.Join(folder, "mmproj-other.gguf"))); err != nil {
+		t.Fatal(err)
+	}
+	if m := openGGUF(t, link); m.Config().Vision != nil || len(m.Warnings()) > 0 {
+		t.Errorf("a link finds %s, warnings %q", m.Mmproj(), m.Warnings())
+	}
+	if m := openGGUF(t, filepath.Join(folder, "model.gguf")); m.Config().Vision == nil {
+		t.Error("the only model does not find the file")
+	}
+	if err := os.WriteFile(filepath.Join(folder, "third.gguf"), []byte("GGUF"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := openGGUF(t, filepath.Join(folder, "model.gguf"))
+	if w := m.Warnings(); m.Config().Vision != nil || len(w) != 1 || !strings.Contains(w[0], "mmproj-other.gguf beside it is not used") {
+		t.Errorf("vision %v, warnings %q", m.Config().Vision, w)
 	}
 }
 

@@ -27,7 +27,8 @@ type InspectOptions struct {
 func Command(a *command.App) *cobra.Command {
 	return command.Group(command.Verb{
 		Use: "model <command>", Short: "Look at models on this machine", Group: command.GroupOther,
-		Long: "A model is a directory with config.json and *.safetensors, or a GGUF file.",
+		Long: `A model is a directory with config.json and *.safetensors, or a GGUF file. A mmproj*.gguf
+beside that makes it read images.`,
 		Examples: []string{
 			"dynctl model inspect ~/models/qwen3-0.6b",
 			"dynctl model inspect qwen3-0.6b-q8_0.gguf",

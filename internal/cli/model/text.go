@@ -20,6 +20,9 @@ func modelText(r inspect.Report, p term.Palette) string {
 	if r.Format != "" {
 		line("format", "%s, %s", r.Format, human.Bytes(r.Weights.FileBytes))
 	}
+	if r.Mmproj != "" {
+		line("mmproj", "%s", r.Mmproj)
+	}
 	if r.Family != "" {
 		line("family", "%s (%s)", r.Family, r.Architecture)
 		line("shape", "%s, hidden %s, %s of %d (%d KV), FFN %s", human.Plural(r.Shape.Layers, "layer"), human.Commas(r.Shape.Hidden),
