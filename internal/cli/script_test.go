@@ -24,7 +24,8 @@ import (
 //	code N            the last one exited with N
 //	lines FILE MIN MAX, columns FILE MAX    size of a text
 //
-// MODELS is a folder with a small model, tiny, and the same as tiny.gguf.
+// MODELS is a folder with a small model, tiny, the same as tiny.gguf, and seer, GGUF files of one
+// that reads images.
 func TestScripts(t *testing.T) {
 	models := scriptModels(t)
 	testscript.Run(t, testscript.Params{
@@ -92,7 +93,7 @@ func scriptColumns(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// scriptModels makes a small model as a folder and as a GGUF file.
+// scriptModels makes a small model as a folder and as a GGUF file, and one that reads images.
 func scriptModels(t *testing.T) string {
 	t.Helper()
 	spec := modeltest.Spec{Family: "qwen3", Layers: 1, Hidden: 32, Heads: 2, KVHeads: 1, FFN: 64, Vocab: 300, Tied: true, ContextLen: 1024}
@@ -102,6 +103,10 @@ func scriptModels(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := os.Rename(modeltest.GGUF(t, dir, gguf.Q8_0), filepath.Join(models, "tiny.gguf")); err != nil {
+		t.Fatal(err)
+	}
+	seer := modeltest.VisionGGUF(t, modeltest.Sighted(t, "llava"), modeltest.MmprojForm{})
+	if err := os.Rename(seer, filepath.Join(models, "seer")); err != nil {
 		t.Fatal(err)
 	}
 	return models

@@ -267,3 +267,21 @@ func TestLookVision(t *testing.T) {
 		t.Errorf("parameters %+v, want %d for vision and %+v", r.Parameters, weights, text)
 	}
 }
+
+// TestLookMmproj: a GGUF file and the mmproj file beside it are one model; alone the latter is none.
+func TestLookMmproj(t *testing.T) {
+	dir := modeltest.Sighted(t, "qwen2_5_vl")
+	want := inspect.Look(t.Context(), dir)
+	folder := modeltest.VisionGGUF(t, dir, modeltest.MmprojForm{})
+	mmproj := filepath.Join(folder, "mmproj-model.gguf")
+	r := inspect.Look(t.Context(), folder)
+	if !r.Servable || len(r.Warnings) > 0 || r.Mmproj != mmproj || !r.SeesImages || r.Vision == nil || *r.Vision != *want.Vision {
+		t.Errorf("report %+v, vision %+v", r, r.Vision)
+	}
+	if r.Parameters != want.Parameters {
+		t.Errorf("parameters %+v, want %+v", r.Parameters, want.Parameters)
+	}
+	if r := inspect.Look(t.Context(), mmproj); r.Servable || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "name the GGUF file of its text model") {
+		t.Errorf("problems %q", r.Problems)
+	}
+}
