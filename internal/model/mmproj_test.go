@@ -173,6 +173,7 @@ func TestMmprojKeys(t *testing.T) {
 		{"fewest pixels", "qwen2_vl", "clip.vision.image_min_pixels", uint32(10 * 64), pixels(24, 16, 12)},
 		{"most pixels", "qwen2_5_vl", "clip.vision.image_max_pixels", uint32(50 * 64), pixels(8000, 8000, 49)},
 		{"pinpoints", "llava_next", "clip.vision.image_grid_pinpoints", []int32{140, 140}, pixels(70, 70, 25+10*10+10)},
+		{"four tiles along a side", "smolvlm", "clip.vision.preproc_image_size", nil, pixels(96, 96, (16+1)*4)},
 		{"size of tiles", "smolvlm", "clip.vision.preproc_image_size", uint32(24), pixels(70, 30, 4)},
 	} {
 		m := openGGUF(t, modeltest.VisionGGUF(t, modeltest.Sighted(t, tt.family), modeltest.MmprojForm{Change: func(keys map[string]any) {

@@ -44,7 +44,10 @@ func findArch(keys gguf.Keys) (arch, error) {
 	if name == clipArch {
 		return arch{}, unsupportedf("general.architecture %q: this is a mmproj file, the part of a model that reads images; name the GGUF file of its text model, which finds it in the same folder if the name contains mmproj", name)
 	}
-	if err := checkWhole(keys, "model"); err != nil {
+	if kind, ok, err := keys.Text("general.type"); err != nil || ok && kind != "model" {
+		return arch{}, orElse(err, unsupportedf("general.type %q: this is not a model by itself", kind))
+	}
+	if err := checkWhole(keys); err != nil {
 		return arch{}, err
 	}
 	if !ok {
@@ -63,11 +66,8 @@ func findArch(keys gguf.Keys) (arch, error) {
 	return arch{}, unsupportedf("general.architecture %q; known are %s", name, strings.Join(slices.Compact(known), ", "))
 }
 
-// checkWhole refuses files of other types than those, and parts of files.
-func checkWhole(keys gguf.Keys, types ...string) error {
-	if kind, ok, err := keys.Text("general.type"); err != nil || ok && !slices.Contains(types, kind) {
-		return orElse(err, unsupportedf("general.type %q: this is not a model by itself", kind))
-	}
+// checkWhole refuses parts of files.
+func checkWhole(keys gguf.Keys) error {
 	if n, _, err := keys.Int("split.count"); err != nil || n > 1 {
 		return orElse(err, unsupportedf("split.count %d: the model is split into several files; merge them first (llama-gguf-split --merge)", n))
 	}

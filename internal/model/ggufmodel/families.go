@@ -1,7 +1,6 @@
 package ggufmodel
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -92,19 +91,8 @@ func (m *mmproj) idefics3() {
 	image, _ := m.view()
 	m.vision.config["intermediate_size"] = m.ffn
 	m.config["scale_factor"] = m.count("projector.scale_factor", 2, maxTowerSide)
-	longest := m.count("preproc_image_size", 4*image, 4*maxTowerSide)
-	m.prepare["size"] = map[string]int{"longest_edge": longest}
+	m.prepare["size"] = map[string]int{"longest_edge": m.count("preproc_image_size", 4*image, 4*maxTowerSide)}
 	m.prepare["max_image_size"] = map[string]int{"longest_edge": image}
-	tiles := (longest + image - 1) / image
-	if tiles > maxTiles {
-		m.fail(badf("images of %d pixels in tiles of %d are more than %d from edge to edge", longest, image, maxTiles))
-		return
-	}
-	for row := range tiles {
-		for col := range tiles {
-			m.around = append(m.around, fmt.Sprintf("<row_%d_col_%d>", row+1, col+1))
-		}
-	}
 }
 
 // gemma3 converts Gemma 3, whose images are one view.

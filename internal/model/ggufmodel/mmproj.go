@@ -33,7 +33,6 @@ const (
 	maxTowerLayers = 1 << 12
 	maxTowerSide   = 1 << 20 // pixels
 	maxPinpoints   = 1 << 9
-	maxTiles       = 32 // along a side of an image
 )
 
 // newMmproj reads the keys of a mmproj file.
@@ -92,7 +91,7 @@ func (m *mmproj) find() error {
 	if name, _, err := keys.Text("general.architecture"); err != nil || name != clipArch {
 		return orElse(err, badf("general.architecture %q: this is no mmproj file, although its name says so", name))
 	}
-	if err := checkWhole(keys, "mmproj", "model"); err != nil {
+	if err := checkWhole(keys); err != nil { // general.type has had several values
 		return err
 	}
 	for name, want := range map[string]bool{"clip.has_vision_encoder": true, "clip.has_audio_encoder": false, "clip.has_text_encoder": false} {

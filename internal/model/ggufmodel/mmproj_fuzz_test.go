@@ -15,7 +15,7 @@ import (
 // fuzzTexts are text models, one for each architecture that goes with a projector.
 func fuzzTexts() (texts []*converter, added map[string]uint32) {
 	added = map[string]uint32{}
-	for i, token := range []string{"<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>", "<image_soft_token>", "<start_of_image>", "<end_of_image>", "<|image_pad|>"} {
+	for i, token := range []string{"<image>", "<fake_token_around_image>", "<image_soft_token>", "<start_of_image>", "<end_of_image>", "<|image_pad|>"} {
 		added[token] = uint32(i)
 	}
 	for _, a := range archs() {

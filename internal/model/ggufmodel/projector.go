@@ -61,7 +61,7 @@ func projectors() []projector {
 				"v.patch_embd.bias":  "model.vision_model.embeddings.patch_embedding.bias",
 				"mm.model.fc.weight": "model.connector.modality_projection.proj.weight",
 			}),
-			out: "mm.model.fc.weight", token: "<image>", around: []string{"<fake_token_around_image>", "<global-img>"}, convert: (*mmproj).idefics3,
+			out: "mm.model.fc.weight", token: "<image>", around: []string{"<fake_token_around_image>"}, convert: (*mmproj).idefics3,
 		}, {
 			name: "gemma3", modelType: "gemma3", class: "Gemma3ForConditionalGeneration", processor: "Gemma3Processor", imageProcessor: "Gemma3ImageProcessor",
 			texts: map[string]string{"gemma3": "gemma3_text"}, root: "model.language_model.", tower: "siglip_vision_model", fields: towerFields(),

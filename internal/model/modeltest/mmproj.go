@@ -229,14 +229,15 @@ func Sighted(t testing.TB, family string) (dir string) {
 	// Of Qwen's models the bounds of published checkpoints, which files do not hold.
 	qwen := map[string]any{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 3136, "max_pixels": 12845056}
 	tiles := map[string]any{"image_processor_type": "Idefics3ImageProcessor", "size": map[string]any{"longest_edge": 48}, "max_image_size": map[string]any{"longest_edge": 24}}
+	tokens := []string{"<image>", "<fake_token_around_image>"} // the names of tiles are plain text here
 	about := map[string]struct {
 		processor string
 		place     string // of an image in a prompt
 		tokens    []string
 		fields    []map[string]any
 	}{
-		"smolvlm":     {"SmolVLMProcessor", "<image>", tileTokens(), []map[string]any{tiles, half}},
-		"idefics3":    {"Idefics3Processor", "<image>", tileTokens(), []map[string]any{tiles, half}},
+		"smolvlm":     {"SmolVLMProcessor", "<image>", tokens, []map[string]any{tiles, half}},
+		"idefics3":    {"Idefics3Processor", "<image>", tokens, []map[string]any{tiles, half}},
 		"llava":       {"LlavaProcessor", "<image>", []string{"<image>"}, []map[string]any{llava, clip, {"image_processor_type": "CLIPImageProcessor"}}},
 		"llava_next":  {"LlavaNextProcessor", "<image>", []string{"<image>"}, []map[string]any{llava, clip, {"image_processor_type": "LlavaNextImageProcessor", "image_grid_pinpoints": [][]int{{70, 140}, {140, 70}}}}},
 		"gemma3_text": {"Gemma3Processor", "<start_of_image>", []string{"<image_soft_token>", "<start_of_image>", "<end_of_image>"}, []map[string]any{half, {"image_processor_type": "Gemma3ImageProcessor", "size": map[string]any{"height": 24, "width": 24}}}},
@@ -261,11 +262,6 @@ func Sighted(t testing.TB, family string) (dir string) {
 		`{% if p.type == 'image' %}` + about.place + `{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %} Answer: `
 	writeJSON(t, filepath.Join(dir, model.TokenizerConfigName), config)
 	return dir
-}
-
-// tileTokens are the tokens of images in up to 2 × 2 tiles.
-func tileTokens() []string {
-	return []string{"<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>", "<row_1_col_2>", "<row_2_col_1>", "<row_2_col_2>"}
 }
 
 func writeJSON(t testing.TB, path string, content map[string]any) {
