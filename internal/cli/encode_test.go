@@ -2,12 +2,15 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cli/clitest"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 // Encode workers are scaled, listed, explained, drained, restarted, rolled back and ended as
@@ -15,7 +18,7 @@ import (
 func TestEncodeWorkers(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Sequences: 2})
-	w.up(1, 1)
+	w.ok("up", "--prefill", "1", "--decode", "1", "--model", cluster.BuiltinVisionName)
 	r := w.ok("scale", "--encode", "2", "--dry-run")
 	clitest.Has(t, "dry run", r.stdout+r.stderr, "would change lab from 1 prefill + 1 decode worker to 1 prefill + 1 decode + 2 encode workers\n")
 	var scaled struct{ Prefill, Decode, Encode int }
@@ -70,7 +73,7 @@ func TestEncodeWorkerThatANodeDeclines(t *testing.T) {
 	const why = "load model: model /m has no vision tower: only models that see images have encode workers"
 	w := newWorld(t)
 	w.agent(fakeConfig{Fail: map[string]string{"worker-3": why}})
-	w.up(1, 1)
+	w.ok("up", "--prefill", "1", "--decode", "1", "--model", cluster.BuiltinVisionName)
 	r := w.run("scale", "--encode", "1")
 	if r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
@@ -80,4 +83,56 @@ func TestEncodeWorkerThatANodeDeclines(t *testing.T) {
 	if topo := w.topology(); topo.Encode != 1 || topo.Count(cluster.RoleDecode) != 1 {
 		t.Errorf("%+v", topo)
 	}
+}
+
+// Encode workers of a model that sees no images are refused before anything is declared: of the
+// built-in one by its name, of another one by the cards of the workers that serve it.
+func TestEncodeWorkersOfAModelWithoutSight(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(1, 1)
+	before := w.topology()
+	for _, args := range [][]string{{"scale", "--encode", "2"}, {"scale", "--encode", "2", "--dry-run"}} {
+		r := w.run(args...)
+		if r.code != exit.Usage || !strings.Contains(r.stderr, "--encode: the built-in model dynctl-tiny sees no images: dynctl up --encode 2 changes it to dynctl-tiny-vision") {
+			t.Errorf("%q: exit %d, %s", args, r.code, r.stderr)
+		}
+	}
+	if w.topology() != before {
+		t.Errorf("it declared %+v", w.topology())
+	}
+
+	const dir = "/models/on-the-nodes"
+	file := filepath.Join(t.TempDir(), "topology.yaml")
+	if err := os.WriteFile(file, []byte("model: {name: m, path: "+dir+"}\ndecode: {workers: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.ok("up", "-f", file, "--yes")
+	serving := strings.TrimSpace(w.ok("ps", "-o", "name").stdout)
+	card := func(images *cluster.ImageCard) {
+		st, err := w.store.Get(t.Context(), cluster.StatusKey(w.ns, serving))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, err := store.DecodeJSON[cluster.WorkerStatus](st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.PutJSON(t.Context(), w.store, cluster.CardKey(w.ns, "decode", "generate", status.InstanceID), cluster.ModelCard{Images: images}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	card(nil)
+	why := "takes no images, as " + serving + " serves it"
+	for _, args := range [][]string{{"scale", "--encode", "1"}, {"scale", "--encode", "1", "--dry-run"}, {"up", "--encode", "1"}} {
+		if r := w.run(args...); r.code != exit.Failed || !strings.Contains(r.stderr, why) {
+			t.Errorf("%q: exit %d, %s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+	clitest.Has(t, "plan", w.ok("up", "--encode", "1", "--dry-run").stdout, "impossible: encode workers: the model", why)
+	if topo := w.topology(); topo.Encode != 0 || topo.Model.Path != dir {
+		t.Errorf("it declared %+v", topo)
+	}
+	card(&cluster.ImageCard{})
+	w.ok("scale", "--encode", "1")
 }

@@ -22,7 +22,7 @@ func TestLiveActsOnTheCluster(t *testing.T) {
 		t.Errorf("restart of nothing: %v", err)
 	}
 	if _, err := c.Declare(t.Context(), func(t *cluster.Topology, _ bool) error {
-		t.Model.Name, t.Prefill, t.Decode = "m", 2, 3
+		t.Model, t.Prefill, t.Decode = cluster.ModelSpec{Name: "m", Path: "/m"}, 2, 3
 		return nil
 	}); err != nil {
 		t.Fatal(err)

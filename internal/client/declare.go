@@ -26,7 +26,7 @@ func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, 
 // Apply works like [Cluster.Declare], for the topology together with the settings that
 // change at run time. It first saves the previous revision in the history. It writes the
 // settings after the topology; if that fails, applying the same revision again completes
-// it.
+// it. What [cluster.Topology.Validate] and [Cluster.CheckSight] refuse is not written.
 func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, exists bool) error) (cluster.Revision, error) {
 	var before, after cluster.Revision
 	_, _, err := store.UpdateJSON(ctx, c.store, cluster.TopologyKey(c.Namespace), func(now cluster.Topology, exists bool) (cluster.Topology, error) {
@@ -47,6 +47,9 @@ func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, ex
 		}
 		next := &after.Topology
 		if err := next.Validate(); err != nil {
+			return now, err
+		}
+		if err := c.CheckSight(ctx, now, *next); err != nil {
 			return now, err
 		}
 		if exists {

@@ -109,7 +109,7 @@ func TestEncodeWorkersHaveNoKV(t *testing.T) {
 func TestSetRoleOfEncodeWorkers(t *testing.T) {
 	c := lab(t)
 	if _, err := c.Declare(t.Context(), func(t *cluster.Topology, _ bool) error {
-		t.Model.Name, t.Prefill, t.Decode, t.Encode = "m", 1, 1, 1
+		t.Model, t.Prefill, t.Decode, t.Encode = cluster.ModelSpec{Name: "m", Path: "/m"}, 1, 1, 1
 		return nil
 	}); err != nil {
 		t.Fatal(err)

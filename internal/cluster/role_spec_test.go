@@ -158,7 +158,7 @@ func TestGroupsOfGPUs(t *testing.T) {
 func TestEngineOfEncodeWorkers(t *testing.T) {
 	var all EngineSpec
 	fill(t, reflect.ValueOf(&all).Elem(), 1)
-	top := Topology{Model: ModelSpec{Name: "m"}, Decode: 1, Encode: 1, Engine: all}
+	top := Topology{Model: ModelSpec{Name: "m", Path: "/m"}, Decode: 1, Encode: 1, Engine: all}
 	if _, got := top.Specs(RoleEncode); got != (EngineSpec{Backend: all.Backend, Device: all.Device}) {
 		t.Errorf("it has %+v", got)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestTopologyValidate(t *testing.T) {
-	model := ModelSpec{Name: "m"}
+	model := ModelSpec{Name: "m", Path: "/m"}
 	for _, tc := range []struct {
 		name  string
 		top   Topology
@@ -26,7 +26,10 @@ func TestTopologyValidate(t *testing.T) {
 		{"encode", Topology{Model: model, Prefill: 1, Decode: 1, Encode: MaxWorkersPerRole}, ""},
 		{"encode for decode alone", Topology{Model: model, Decode: 1, Encode: 1}, ""},
 		{"encode alone", Topology{Model: model, Encode: 1}, "decode"},
-		{"encode without a model", Topology{Decode: 1, Encode: 1}, "model"},
+		{"encode without a model", Topology{Model: ModelSpec{Path: "/m"}, Decode: 1, Encode: 1}, "model"},
+		{"encode for the built-in model of text", Topology{Model: ModelSpec{Name: "served"}, Decode: 1, Encode: 1}, "encode"},
+		{"mock encode for the built-in model of text", Topology{Model: ModelSpec{Name: "served"}, Engine: EngineSpec{Backend: BackendMock}, Decode: 1, Encode: 1}, "encode"},
+		{"encode for the built-in model that sees", Topology{Model: ModelSpec{Name: "served", Path: BuiltinVisionName}, Decode: 1, Encode: 1}, ""},
 		{"negative encode", Topology{Model: model, Decode: 1, Encode: -1}, "encode"},
 		{"too many encode", Topology{Model: model, Decode: 1, Encode: MaxWorkersPerRole + 1}, "encode"},
 		{"no model", Topology{Decode: 1}, "model"},

@@ -96,7 +96,7 @@ func TestPlanEncode(t *testing.T) {
 		w.follow()
 		w.converge()
 		w.want("worker-1 decode a/cpu:0", "worker-3 encode a/cpu:0")
-		w.Topology.Model = cluster.ModelSpec{Name: "other"}
+		w.Topology.Model = cluster.ModelSpec{Name: "other", Path: "/models/other"}
 		w.converge()
 		for _, a := range w.Assignments {
 			if a.Model.Name != "other" {

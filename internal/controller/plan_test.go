@@ -11,7 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-var tiny = cluster.ModelSpec{Name: "tiny"}
+var tiny = cluster.ModelSpec{Name: "tiny", Path: "/models/tiny"}
 
 func node(name string, cores ...int) cluster.Node {
 	n := cluster.Node{ID: "id-" + name, Name: name}

@@ -36,7 +36,7 @@ func labSnapshot() cluster.Snapshot {
 	s := cluster.Snapshot{
 		Time: now, Cluster: "lab", Leader: "n1",
 		Fresh:    cluster.Freshness{EtcdOK: true, EtcdRTT: 2 * time.Millisecond, NATSOK: true, NATSRTT: time.Millisecond},
-		Topology: &cluster.Topology{Model: cluster.ModelSpec{Name: "qwen3-0.6b"}, Prefill: 2, Decode: 5},
+		Topology: &cluster.Topology{Model: cluster.ModelSpec{Name: "qwen3-0.6b", Path: "/models/qwen3-0.6b"}, Prefill: 2, Decode: 5},
 		Nodes: []cluster.Node{{ID: "n1", Name: "n1", Host: "lab-01", Version: "0.3.0", Devices: []cluster.Device{{ID: "cpu:0", Cores: 32, ISA: "avx512 bf16", MemoryBytes: 256 << 30}},
 			PID: 4711, InstanceID: 0x7e01, StartedAt: now.Add(-132 * time.Minute), RequestPlane: "10.0.0.1:41233", FrontendURL: "http://10.0.0.1:8000", EmbeddedEtcd: true, EmbeddedNATS: true}},
 		Notices: []string{"worker-4 KV blocks 97% used: expect preemption. Enter on the row to inspect."},

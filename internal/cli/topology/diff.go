@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/output"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/topofile"
 )
@@ -101,7 +103,13 @@ func (o *DiffOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err, Code: exit.Unreachable}
 	}
-	return o.answer(now, to, w.View().Impossible(to.Topology))
+	impossible := w.View().Impossible(to.Topology)
+	if err := c.CheckSight(ctx, now.Topology, to.Topology); errors.Is(err, client.ErrNoSight) {
+		impossible = append(impossible, err.Error())
+	} else if err != nil {
+		return &exit.Failure{Action: action, Err: err, Code: exit.Unreachable}
+	}
+	return o.answer(now, to, impossible)
 }
 
 func (o *DiffOptions) answer(now cluster.Revision, to topofile.File, impossible []string) error {

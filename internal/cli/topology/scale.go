@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,9 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	next := *before
 	if err := client.Scaled(&next, workers); err != nil {
 		return &exit.UsageError{Text: "--" + err.Error()}
+	}
+	if err := c.CheckSight(ctx, *before, next); err != nil {
+		return &exit.Failure{Action: action, Err: err, Tries: []string{"dynctl up --encode " + strconv.Itoa(next.Encode) + " --model DIRECTORY"}}
 	}
 	if o.DryRun {
 		o.Session.Out.Say(fmt.Sprintf("would change %s from %s to %s", c.Name, human.Shape(*before), human.Shape(next)))

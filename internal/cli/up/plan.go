@@ -221,8 +221,10 @@ func (o *Options) plan(ctx context.Context) error {
 	}
 	var now cluster.Revision
 	var v client.View
+	var c *client.Cluster
 	if !fresh {
-		c, w, err := o.Session.Watch(ctx, "cannot plan")
+		var w *client.Watch
+		c, w, err = o.Session.Watch(ctx, "cannot plan")
 		if err != nil {
 			return err
 		}
@@ -247,6 +249,11 @@ func (o *Options) plan(ctx context.Context) error {
 	var impossible []string
 	if !fresh {
 		impossible = v.Impossible(next.Topology)
+		if err := c.CheckSight(ctx, now.Topology, next.Topology); errors.Is(err, client.ErrNoSight) {
+			impossible = append(impossible, err.Error())
+		} else if err != nil {
+			return &exit.Failure{Action: "cannot plan", Err: err}
+		}
 	}
 	from, to := now.Topology, next.Topology
 	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
