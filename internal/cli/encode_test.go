@@ -108,22 +108,19 @@ func TestEncodeWorkersOfAModelWithoutSight(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ok("up", "-f", file, "--yes")
-	serving := strings.TrimSpace(w.ok("ps", "-o", "name").stdout)
+	var serving cluster.WorkerStatus
+	for _, name := range strings.Fields(w.ok("ps", "-o", "name").stdout) {
+		if st, _, err := store.GetJSON[cluster.WorkerStatus](t.Context(), w.store, cluster.StatusKey(w.ns, name)); err == nil && st.State.Serving() {
+			serving = st
+		}
+	}
 	card := func(images *cluster.ImageCard) {
-		st, err := w.store.Get(t.Context(), cluster.StatusKey(w.ns, serving))
-		if err != nil {
-			t.Fatal(err)
-		}
-		status, err := store.DecodeJSON[cluster.WorkerStatus](st)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.PutJSON(t.Context(), w.store, cluster.CardKey(w.ns, "decode", "generate", status.InstanceID), cluster.ModelCard{Images: images}); err != nil {
+		if _, err := store.PutJSON(t.Context(), w.store, cluster.CardKey(w.ns, "decode", "generate", serving.InstanceID), cluster.ModelCard{Images: images}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	card(nil)
-	why := "takes no images, as " + serving + " serves it"
+	why := "takes no images, as " + serving.Name + " serves it"
 	for _, args := range [][]string{{"scale", "--encode", "1"}, {"scale", "--encode", "1", "--dry-run"}, {"up", "--encode", "1"}} {
 		if r := w.run(args...); r.code != exit.Failed || !strings.Contains(r.stderr, why) {
 			t.Errorf("%q: exit %d, %s%s", args, r.code, r.stdout, r.stderr)

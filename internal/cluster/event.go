@@ -107,12 +107,30 @@ type RouterDecision struct {
 	Images *RoutedImages `json:"images,omitempty"`
 	// QueueNS and PrefillNS are how long the request waited for an engine, and for its prompt to
 	// be computed; 0 until Prefill is known.
-	QueueNS    int64            `json:"queue_ns,omitempty"`
-	PrefillNS  int64            `json:"prefill_ns,omitempty"`
+	QueueNS   int64 `json:"queue_ns,omitempty"`
+	PrefillNS int64 `json:"prefill_ns,omitempty"`
+	// ComputeNS is how long the prefill worker computed the prompt, the wait for embeddings
+	// included; 0 for a local prefill.
+	ComputeNS int64 `json:"compute_ns,omitempty"`
+	// KV says how KV came to the chosen worker, from a prefill worker or by a hand-over; nil if
+	// none came, and until Prefill is known.
+	KV *RoutedKV `json:"kv,omitempty"`
+	// DecodeNS is the time from the first token that the chosen worker computed to its last one.
+	// It is 0 until the worker has ended its part of the request; a worker that was lost does
+	// not tell it, nor one that was told to stop, as at a stop string.
+	DecodeNS   int64            `json:"decode_ns,omitempty"`
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
 	// Weighed lists the terms of the cost that the candidates were compared by: TermLoad
 	// and so on.
 	Weighed []string `json:"weighed,omitempty"`
+}
+
+// RoutedKV says how the KV of a prompt moved to the worker that decodes.
+type RoutedKV struct {
+	NS        int64  `json:"ns"`         // in transfers, some of it while the prompt was computed
+	ExposedNS int64  `json:"exposed_ns"` // from the end of the computation until all KV was there
+	Bytes     int64  `json:"bytes"`
+	Transport string `json:"transport,omitempty"`
 }
 
 // RoutedImages says who encoded the images of a prompt, and how long that took.

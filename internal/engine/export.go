@@ -179,7 +179,8 @@ func (x *Export) Complete(to protocol.Moved) bool {
 	// This bypasses the scheduler, which may be in a long step while the reader waits for
 	// the next token. The scheduler pushes nothing for a paused sequence, unless it is
 	// cancelled; then the first push wins.
-	return x.s.gen.out.push(Output{Finish: protocol.FinishMoved, Moved: &to})
+	g := x.s.gen
+	return g.out.push(Output{Finish: protocol.FinishMoved, Moved: &to, Decoded: g.to.Sub(g.from)})
 }
 
 // hold returns blocks and keeps them readable. It runs on the scheduler's goroutine.

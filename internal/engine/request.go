@@ -144,6 +144,9 @@ type Output struct {
 	Moved  *protocol.Moved
 	// First is set on the first output of a stream.
 	First *FirstToken
+	// Decoded is the time from the first token that this engine computed to the last one. It is
+	// set on the last output, unless that is of a sequence that was ended early.
+	Decoded time.Duration
 }
 
 // FirstToken tells how long the first token took, and why.

@@ -294,8 +294,10 @@ func (e *Engine) registerComputed(s *sequence) {
 func (e *Engine) next(s *sequence) {
 	g := s.gen
 	out := Output{}
+	g.to = e.cfg.Now()
 	if g.first != nil {
-		g.first.Prefill = e.cfg.Now().Sub(s.admitted)
+		g.from = g.to
+		g.first.Prefill = g.to.Sub(s.admitted)
 		out.First, g.first = g.first, nil
 	}
 	if g.scores != nil {
@@ -325,6 +327,7 @@ func (e *Engine) next(s *sequence) {
 	}
 	out.Finish = reason
 	if reason != protocol.FinishNone {
+		out.Decoded = g.to.Sub(g.from)
 		e.remove(s)
 		s.state = seqDone
 		e.count.FinishedTotal++

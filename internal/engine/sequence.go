@@ -66,6 +66,7 @@ type generation struct {
 	remote   func(*Reservation)
 	out      *Stream
 	first    *FirstToken // until delivered
+	from, to time.Time   // when the first and the last token were computed here
 	logits   []float32
 	choice   Choice
 	chosen   bool     // the backend chooses the token of the current step

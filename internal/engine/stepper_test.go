@@ -118,7 +118,7 @@ func describe(o engine.Output) string {
 		text += fmt.Sprintf(" %+v", *o.First)
 	}
 	if o.Finish != protocol.FinishNone {
-		text += fmt.Sprint(" ", o.Finish, o.Err)
+		text += fmt.Sprint(" ", o.Finish, o.Err, o.Decoded)
 	}
 	return strings.TrimSpace(text)
 }
@@ -278,9 +278,18 @@ func stepJobs(t *testing.T, jobs []job) *seen {
 			if j.cancel > 0 {
 				schedule(j.cancel, stream.Cancel)
 			}
+			var first time.Duration
 			readers = append(readers, func() {
-				if o, ok := stream.Take(); ok {
-					w.seen.output(j, now, describe(o))
+				o, ok := stream.Take()
+				if !ok {
+					return
+				}
+				w.seen.output(j, now, describe(o))
+				if o.First != nil {
+					first = now
+				}
+				if complete := o.Finish == protocol.FinishLength || o.Finish == protocol.FinishStop; complete && o.Decoded != now-first || !complete && o.Decoded != 0 {
+					t.Errorf("%s ends with %q, decoded in %s, want %s", j.request.ID, o.Finish, o.Decoded, now-first)
 				}
 			})
 		}, true})

@@ -87,7 +87,7 @@ func (s *Stream) push(o Output) bool {
 		s.out.First = o.First
 	}
 	if o.Finish != "" {
-		s.out.Finish, s.out.Err, s.out.Moved, s.done = o.Finish, o.Err, o.Moved, true
+		s.out.Finish, s.out.Err, s.out.Moved, s.out.Decoded, s.done = o.Finish, o.Err, o.Moved, o.Decoded, true
 	}
 	s.filled = true
 	s.mu.Unlock()

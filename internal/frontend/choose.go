@@ -245,22 +245,38 @@ func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 
 // located adds to the announced decision where the prompt was computed.
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {
-	encoded := t.Encoded
+	all := *t
+	if all.Encoded.Parts == 0 {
+		all.Encoded = g.pulled.Encoded
+	}
+	if t.PrefillWay == protocol.WayPull {
+		all.ComputeNS = g.pulled.PrefillNS
+	}
 	if g.timing.Worker == "" {
-		g.timing = *t // later timings belong to a migration
-		if encoded.Parts == 0 {
-			encoded, g.timing.Encoded = g.encoded, g.encoded
-		}
+		g.timing = all // later timings belong to a migration
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
-	g.decision.QueueNS, g.decision.PrefillNS, g.decision.Images = t.QueueNS, t.PrefillNS, nil
-	if e := encoded; e.Parts > 0 {
+	g.decision.QueueNS, g.decision.PrefillNS, g.decision.ComputeNS, g.decision.Images, g.decision.KV = t.QueueNS, t.PrefillNS, all.ComputeNS, nil, nil
+	if kv := t.KV; kv != (protocol.KVMoved{}) {
+		g.decision.KV = &cluster.RoutedKV{NS: kv.NS, ExposedNS: kv.ExposedNS, Bytes: kv.Bytes, Transport: kv.Transport}
+	}
+	if e := all.Encoded; e.Parts > 0 {
 		g.decision.Images = &cluster.RoutedImages{Count: e.Parts, Cached: e.Cached, EncodeNS: e.NS, MoveNS: e.MoveNS, Bytes: e.Bytes, By: e.By, Chosen: e.Chosen}
 	}
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
 	reusable := max(*g.decision.Reusable, g.decision.Overlap) // others may have come since
 	g.decision.Reusable = &reusable
 	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, reusable, g.decision.Overlap)
+	g.announce(ctx)
+}
+
+// decoded adds to the announced decision how long the worker decoded, if it says so.
+func (g *generation) decoded(ctx context.Context, ns int64) {
+	if ns <= 0 {
+		return
+	}
+	g.decodeNS += ns
+	g.decision.DecodeNS = ns
 	g.announce(ctx)
 }
 

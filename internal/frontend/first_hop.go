@@ -74,7 +74,7 @@ func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instan
 	hop.params = out.Params
 	if hop.bootstrap == nil {
 		if hop.computed(ctx, out.Timing); out.Timing != nil {
-			g.encoded = out.Timing.Encoded
+			g.pulled = *out.Timing
 		}
 		return nil
 	}
@@ -126,5 +126,5 @@ func (h *firstHop) close() {
 // endHop releases the KV that a prefill worker keeps for the request, if any.
 func (g *generation) endHop() {
 	g.hop.close()
-	g.hop = nil
+	g.hop, g.pulled = nil, protocol.Timing{}
 }

@@ -45,7 +45,8 @@ type generation struct {
 	held        bool             // by the last choice: the session allows only its worker
 	at          cluster.Instance // the worker of the last attempt
 	timing      protocol.Timing  // of the first output
-	encoded     protocol.Encoded // by the prefill worker whose KV is pulled
+	pulled      protocol.Timing  // of the prefill worker whose KV is pulled; zero without one
+	decodeNS    int64            // of all workers that told it
 	handovers   int              // of the sequence, with its KV
 
 	chain blockhash.Chain // of the tokens
@@ -247,6 +248,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 			g.located(ctx, out.Timing)
 			g.endHop() // the KV has arrived or is not wanted
 		}
+		g.decoded(ctx, out.DecodeNS)
 		left := out.Finish == protocol.FinishMoved
 		if left {
 			g.moved = out.Moved

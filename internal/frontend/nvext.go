@@ -176,9 +176,29 @@ type timingInfo struct {
 	PrefillMS  float64  `json:"prefill_ms"` // from there to the first token
 	TTFTMS     *float64 `json:"ttft_ms"`    // from the arrival of the request; null without a token
 	TotalMS    float64  `json:"total_ms"`
-	Moves      int      `json:"moves"` // to another worker, computed again or handed over
+	// DecodeMS is the time from the first token to the last one at the workers, added up over
+	// decode workers; absent if none told it.
+	DecodeMS float64 `json:"decode_ms,omitempty"`
+	Moves    int     `json:"moves"` // to another worker, computed again or handed over
+	// KV is nil if no KV came from a prefill worker.
+	KV *kvTiming `json:"kv_transfer,omitempty"`
 	// Images is nil for a prompt of text.
 	Images *imageTiming `json:"images,omitempty"`
+}
+
+// kvTiming says how the KV of a prompt came to the decode worker.
+type kvTiming struct {
+	MoveMS    float64 `json:"move_ms"`    // in transfers, some of it while the prompt was computed
+	ExposedMS float64 `json:"exposed_ms"` // from the end of the computation until all was there
+	Bytes     int64   `json:"bytes"`
+	Transport string  `json:"transport,omitempty"`
+}
+
+func newKVTiming(m protocol.KVMoved) *kvTiming {
+	if m == (protocol.KVMoved{}) {
+		return nil
+	}
+	return &kvTiming{millis(time.Duration(m.NS)), millis(time.Duration(m.ExposedNS)), m.Bytes, m.Transport}
 }
 
 // imageTiming says how the embeddings of a prompt's images came to the worker that computed it.
@@ -229,7 +249,7 @@ func (j *job) extension(p *nvextParams) *extension {
 		e.Timing = &timingInfo{
 			Prefill: metrics.PrefillLocal, PrefillWhy: t.PrefillWhy, PrefillWay: string(t.PrefillWay),
 			QueueMS: millis(time.Duration(t.QueueNS)), PrefillMS: millis(time.Duration(t.PrefillNS)), TotalMS: millis(time.Since(j.arrived)), Moves: int(g.moves.Load()) + g.handovers,
-			Images: newImageTiming(t.Encoded),
+			DecodeMS: millis(time.Duration(g.decodeNS)), KV: newKVTiming(t.KV), Images: newImageTiming(t.Encoded),
 		}
 		if remote {
 			e.Timing.Prefill = metrics.PrefillRemote

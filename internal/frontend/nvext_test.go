@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -20,8 +21,9 @@ func prefilledBy(text string) generator {
 		timing := &protocol.Timing{Worker: "decode", Prefill: "local", PrefillWhy: "forced", QueueNS: int64(2 * time.Millisecond), PrefillNS: int64(3 * time.Millisecond)}
 		if p := req.Disagg.Params; p != nil {
 			timing.Prefill, timing.PrefillWhy, timing.PrefillWay = p.Worker, "", protocol.WayPull
+			timing.KV = protocol.KVMoved{NS: int64(5 * time.Millisecond), ExposedNS: int64(4 * time.Millisecond), Bytes: 6, Transport: "shm"}
 		}
-		return send(protocol.EngineOutput{TokenIDs: tokens(text), Timing: timing, Finish: protocol.FinishStop})
+		return send(protocol.EngineOutput{TokenIDs: tokens(text), Timing: timing, Finish: protocol.FinishStop, DecodeNS: int64(7 * time.Millisecond)})
 	}
 }
 
@@ -69,7 +71,7 @@ func TestRequestNamesItsWorkers(t *testing.T) {
 			if n := len(p.got()) - before; n != 1 {
 				t.Errorf("%s: %s was asked %d times", strategy, p.name, n)
 			}
-			if x := e.Timing; x == nil || x.Prefill != "remote" || x.PrefillWay != "pull" || x.QueueMS != 2 || x.PrefillMS != 3 || x.TTFTMS == nil || x.TotalMS < *x.TTFTMS || x.Moves != 0 {
+			if x := e.Timing; x == nil || x.Prefill != "remote" || x.PrefillWay != "pull" || x.QueueMS != 2 || x.PrefillMS != 3 || x.TTFTMS == nil || x.TotalMS < *x.TTFTMS || x.Moves != 0 || x.DecodeMS != 7 || x.KV == nil || *x.KV != (kvTiming{5, 4, 6, "shm"}) {
 				t.Errorf("%s: %+v", strategy, x)
 			}
 		}
@@ -168,5 +170,34 @@ func TestWaysToNameAWorker(t *testing.T) {
 		if told := resp.Header.Get("x-dynctl-route"); !strings.Contains(told, `"worker":"worker-2"`) {
 			t.Errorf("header %s: %s %s", text, told, readAll(t, resp))
 		}
+	}
+}
+
+// The time of decoding is the sum of what the workers of a request say, each of which is in the
+// decision for that worker; a transfer that did not take place is absent.
+func TestTimingOfSeveralDecodeWorkers(t *testing.T) {
+	w := newWorld(t)
+	target := make(chan *fake, 1)
+	w.fake("worker-1", func(_ context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		timing := &protocol.Timing{Worker: "worker-1", Prefill: "local", QueueNS: 1, PrefillNS: 2}
+		if err := send(protocol.EngineOutput{TokenIDs: tokens("ab"), Timing: timing}); err != nil {
+			return err
+		}
+		to := w.fake("worker-2", func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+			came := &protocol.Timing{Worker: "worker-2", Prefill: "worker-1", KV: protocol.KVMoved{NS: 4, Bytes: 6}}
+			return send(protocol.EngineOutput{TokenIDs: tokens("c"), Timing: came, Finish: protocol.FinishStop, DecodeNS: int64(5 * time.Millisecond)})
+		})
+		target <- to
+		return send(protocol.EngineOutput{Finish: protocol.FinishMoved, DecodeNS: int64(3 * time.Millisecond), Moved: &protocol.Moved{Worker: "worker-2", InstanceID: to.drt.ID(), Handover: "h"}})
+	})
+	f := w.frontend().waitModel(1)
+	e := extensionOf(t, readAll(t, f.post("/v1/completions", textBody(body{"nvext": body{"extra_fields": []string{"timing"}}}))))
+	if <-target; e == nil || e.Timing == nil || e.Timing.DecodeMS != 8 || e.Timing.KV != nil || e.Timing.Moves != 1 {
+		t.Fatalf("%+v", e)
+	}
+	ds := f.decisions.find("", 1)
+	if len(ds) != 2 || ds[0].DecodeNS != int64(3*time.Millisecond) || ds[0].KV != nil || ds[0].QueueNS != 1 || ds[0].PrefillNS != 2 ||
+		ds[1].DecodeNS != int64(5*time.Millisecond) || ds[1].KV == nil || *ds[1].KV != (cluster.RoutedKV{NS: 4, Bytes: 6}) {
+		t.Errorf("%+v", ds)
 	}
 }

@@ -96,6 +96,7 @@ const (
 	ComponentKVTransferBytes    = PrefixComponent + "kv_transfer_bytes_total"
 	ComponentKVTransferTime     = PrefixComponent + "kv_transfer_duration_seconds"
 	ComponentKVTransferExposed  = PrefixComponent + "kv_transfer_exposed_seconds"
+	ComponentDecodeTime         = PrefixComponent + "decode_duration_seconds"
 	ComponentImages             = PrefixComponent + "images_total"
 	ComponentEncodeTime         = PrefixComponent + "encode_seconds"
 	ComponentEmbeddingsBytes    = PrefixComponent + "embeddings_transfer_bytes_total"

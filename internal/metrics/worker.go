@@ -66,7 +66,7 @@ type Worker struct {
 	holds, rooms                    *CounterVec
 	holdTime                        *HistogramVec
 	images                          *CounterVec
-	encodeTime                      Observer
+	encodeTime, decodeTime          Observer
 	embeddingsBytes                 *CounterVec
 	embeddingsTime                  *HistogramVec
 	handovers                       handoverMetrics
@@ -131,6 +131,7 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		rooms:           r.counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
 		images:          r.counter(ComponentImages, "Total number of images whose embeddings an encode worker gave or a worker computed for itself, by whether it had computed them before", with(LabelOutcome)...),
 		encodeTime:      hist(ComponentEncodeTime, "Time until the embeddings of an image that had not been computed before were there, in seconds", durationBuckets()),
+		decodeTime:      hist(ComponentDecodeTime, "Time from the first to the last token of a request that a worker computed, in seconds", durationBuckets()),
 		embeddingsBytes: r.counter(ComponentEmbeddingsBytes, "Total number of bytes of embeddings moved", with(LabelDirection, LabelTransport)...),
 		embeddingsTime:  r.histogram(ComponentEmbeddingsTime, "Time to move the embeddings of one image, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
 		handovers:       newHandoverMetrics(r, with),
@@ -278,6 +279,9 @@ func (w *Worker) Encoded(cached bool, took time.Duration) {
 	w.images.WithLabelValues(w.with(EncodeComputed)...).Inc()
 	w.encodeTime.Observe(took.Seconds())
 }
+
+// Decoded records how long a request took from its first token at this worker to its last.
+func (w *Worker) Decoded(took time.Duration) { w.decodeTime.Observe(took.Seconds()) }
 
 // Close removes the worker's series. It is safe to call twice.
 func (w *Worker) Close() {

@@ -37,9 +37,21 @@ type RanTiming struct {
 	PrefillMS  float64  `json:"prefill_ms"`
 	TTFTMS     *float64 `json:"ttft_ms"`
 	TotalMS    float64  `json:"total_ms"`
-	Moves      int      `json:"moves"` // from one decode worker to another
+	// DecodeMS is the time from the first token to the last one at the workers; 0 if none told it.
+	DecodeMS float64 `json:"decode_ms,omitempty"`
+	Moves    int     `json:"moves"` // from one decode worker to another
+	// KV is nil if no KV came from a prefill worker.
+	KV *KVTiming `json:"kv_transfer,omitempty"`
 	// Images is nil for a prompt of text.
 	Images *ImageTiming `json:"images,omitempty"`
+}
+
+// KVTiming says how the KV of a prompt came to the decode worker.
+type KVTiming struct {
+	MoveMS    float64 `json:"move_ms"`    // in transfers, some of it while the prompt was computed
+	ExposedMS float64 `json:"exposed_ms"` // from the end of the computation until all was there
+	Bytes     int64   `json:"bytes"`
+	Transport string  `json:"transport,omitempty"`
 }
 
 // ImageTiming says how the embeddings of a prompt's images came to the worker that computed it.

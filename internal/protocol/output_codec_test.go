@@ -47,6 +47,8 @@ func TestRichOutput(t *testing.T) {
 			f.Set(reflect.New(f.Type().Elem()))
 		case reflect.String:
 			f.SetString("text")
+		case reflect.Int64:
+			f.SetInt(7)
 		case reflect.Slice:
 		default:
 			t.Fatalf("a field of kind %s", f.Kind())

@@ -90,6 +90,9 @@ type EngineOutput struct {
 	Timing *Timing `json:"timing"`
 	// Usage is set on the last output.
 	Usage *Usage `json:"completion_usage"`
+	// DecodeNS is the time from the first token that the worker computed to the last one. It is
+	// set on the last output, and with FinishMoved.
+	DecodeNS int64 `json:"decode_ns"`
 	// Moved is set with FinishMoved.
 	Moved *Moved `json:"moved"`
 	// Params is set on the only answer of a prefill worker that holds KV for a decode
@@ -107,8 +110,21 @@ type Timing struct {
 	QueueNS      int64      `json:"queue_ns"`   // waiting for admission
 	PrefillNS    int64      `json:"prefill_ns"` // admission to first token
 	CachedTokens int        `json:"cached_tokens"`
+	// ComputeNS is how long the prefill worker computed, the wait for embeddings included; 0 for
+	// a local prefill, and where only the prefill worker knows it (WayPull).
+	ComputeNS int64 `json:"compute_ns"`
+	// KV is about the KV that came from a prefill worker or by a hand-over; zero if none did.
+	KV KVMoved `json:"kv,omitzero"`
 	// Encoded is about the images of the prompt.
 	Encoded Encoded `json:"encoded,omitzero"`
+}
+
+// KVMoved says how the KV of a prompt came to a decode worker.
+type KVMoved struct {
+	NS        int64  `json:"ns"`         // in transfers, some of it during the computation
+	ExposedNS int64  `json:"exposed_ns"` // from the end of the computation until all KV was here; 0 for a hand-over
+	Bytes     int64  `json:"bytes"`
+	Transport string `json:"transport"`
 }
 
 // Usage counts the tokens of one request.

@@ -119,7 +119,8 @@ func TestEncodeWorkerOnSmallScreens(t *testing.T) {
 func TestDecisionWithImages(t *testing.T) {
 	s := withEncode()
 	s.Decisions[0].Images = &cluster.RoutedImages{Count: 3, Cached: 1, EncodeNS: 250e6, MoveNS: 4e6, Bytes: 2 << 20, By: []string{"worker-8"}}
+	s.Decisions[0].KV, s.Decisions[0].DecodeNS = &cluster.RoutedKV{NS: 2e6, Bytes: 3 << 20}, 50e6
 	sc := newScreen(t, s, 120, 40, Options{})
 	sc.press("6", "enter")
-	sc.has("images 3, 1 computed before   encode 246 ms at worker-8   embeddings 4.0 ms, 2.0 MiB")
+	sc.has("images 3, 1 computed before   encode 246 ms at worker-8   embeddings 4.0 ms, 2.0 MiB", "   KV 2.0 ms, 3.0 MiB   decode 50.0 ms")
 }

@@ -237,6 +237,7 @@ type result struct {
 	prompt *protocol.Logprobs // of the prompt
 	finish protocol.FinishReason
 	moved  *protocol.Moved // where it goes on
+	decode int64           // ns, of the last output
 	err    error
 }
 
@@ -286,7 +287,7 @@ func (w *world) generate(ctx context.Context, worker string, req protocol.Prepro
 		if o.Usage != nil {
 			r.usage = o.Usage
 		}
-		r.finish, r.moved = o.Finish, o.Moved
+		r.finish, r.moved, r.decode = o.Finish, o.Moved, o.DecodeNS
 	}
 }
 

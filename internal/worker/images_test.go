@@ -206,8 +206,15 @@ func TestImages(t *testing.T) {
 				means := a.illustrate(&req, one, again, two)
 				got := w.generate(t.Context(), "worker-3", way(req))
 				check(t, got, means, 8)
-				if got.timing == nil || !want(got.timing) {
-					t.Errorf("%s: %+v", name, got.timing)
+				if got.timing == nil || !want(got.timing) || got.decode <= 0 {
+					t.Errorf("%s: %+v, decoded in %d ns", name, got.timing, got.decode)
+				}
+				kv := got.timing.KV
+				if moved := kv.NS > 0 && kv.ExposedNS > 0 && kv.Bytes > 0 && kv.Transport != ""; moved != (got.timing.Prefill != "local") || !moved && kv != (protocol.KVMoved{}) {
+					t.Errorf("%s: KV moved as %+v", name, kv)
+				}
+				if known := got.timing.ComputeNS > 0; known != (got.timing.PrefillWay != "" && got.timing.PrefillWay != protocol.WayPull) {
+					t.Errorf("%s: the prefill worker computed for %d ns", name, got.timing.ComputeNS)
 				}
 			}
 			remote := func(way protocol.PrefillWay) func(*protocol.Timing) bool {

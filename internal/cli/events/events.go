@@ -43,8 +43,8 @@ func Command(a *command.App) *cobra.Command {
 	cmd := a.Command(command.Verb{
 		Use: "events", Short: "Print KV events, router decisions, worker changes and what the controller does", Group: command.GroupLook,
 		Long: `One line for each event: stored, removed and cleared KV blocks, choices of the routers (a
-second time once it is known where the prompt was computed), workers that change, and what
-the controller does about them, with its reason. They are printed as they arrive. Events are
+second time once it is known where the prompt was computed, and a third with the time of
+decoding), workers that change, and what the controller does about them, with its reason. They are printed as they arrive. Events are
 not kept: earlier ones cannot be asked for, and lost ones are reported as a gap. JSON is one
 document per line.`,
 		Examples: []string{
@@ -298,6 +298,9 @@ func decisionText(d *cluster.RouterDecision) string {
 			text += " (" + d.PrefillWhy + ")"
 		}
 		parts = append(parts, text)
+	}
+	if d.DecodeNS > 0 {
+		parts = append(parts, "decoded in "+human.Duration(time.Duration(d.DecodeNS)))
 	}
 	return strings.Join(parts, ", ")
 }

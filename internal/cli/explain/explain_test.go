@@ -169,23 +169,32 @@ func TestExplainNode(t *testing.T) {
 // A decision about a prompt with images says who encoded them and why, and how long each step
 // took, one after the other.
 func TestRouteWithImages(t *testing.T) {
-	d := cluster.RouterDecision{Chosen: "worker-3", Prefill: "worker-2", QueueNS: 1e6, PrefillNS: 80e6, Images: &cluster.RoutedImages{
+	d := cluster.RouterDecision{Chosen: "worker-3", Prefill: "worker-2", PrefillWay: "queue", QueueNS: 1e6, PrefillNS: 400e6, ComputeNS: 330e6, Images: &cluster.RoutedImages{
 		Count: 3, Cached: 1, EncodeNS: 250e6, MoveNS: 4e6, Bytes: 2 << 20, By: []string{"worker-1", "worker-4"}, Chosen: []string{"first by content", "worker-1 failed: gone"},
 	}}
 	want := []string{"images: 3, 1 of them computed before", "  embeddings from worker-1 (first by content)", "  embeddings from worker-4 (worker-1 failed: gone)", "  embeddings of 1 image were at the worker with the prompt"}
 	if got := imageTexts(&d); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	const remote = "queue 1.0 ms > encode 246.0 ms at worker-1 and worker-4 > embeddings 4.0 ms, 2.0 MiB > prefill 80.0 ms at worker-2 > KV to worker-3 > decode at worker-3"
-	if got := timelineText(&d); got != remote {
+	const remote = "queue 1.0 ms > encode 246.0 ms at worker-1 and worker-4 > embeddings 4.0 ms, 2.0 MiB > prefill 80.0 ms at worker-2 > "
+	if got := timelineText(&d); got != remote+"KV to worker-3 > decode at worker-3" {
+		t.Errorf("of a worker of the release before: %q", got)
+	}
+	d.KV, d.DecodeNS = &cluster.RoutedKV{NS: 2e6, ExposedNS: 1e6, Bytes: 3 << 20, Transport: "shm"}, 50e6
+	if got := timelineText(&d); got != remote+"KV 2.0 ms, 3.0 MiB to worker-3 > decode 50.0 ms at worker-3" {
 		t.Errorf("%q", got)
 	}
+	moved := cluster.RouterDecision{Chosen: "worker-5", Prefill: "worker-3", QueueNS: 1, PrefillNS: 9, KV: d.KV, DecodeNS: 7e6}
+	if got := timelineText(&moved); got != "KV 2.0 ms, 3.0 MiB to worker-5 from worker-3 > decode 7.0 ms at worker-5" {
+		t.Errorf("after a hand-over: %q", got)
+	}
+	d.KV, d.DecodeNS, d.PrefillNS, d.ComputeNS, d.PrefillWay = nil, 0, 330e6, 0, ""
 	d.Prefill, d.Images.Bytes, d.Images.By, d.Images.MoveNS = "local", 0, nil, 0
 	if got, want := timelineText(&d), "queue 1.0 ms > encode 250.0 ms > prefill 80.0 ms at worker-3 > decode at worker-3"; got != want {
 		t.Errorf("%q", got)
 	}
-	d.Images = nil
-	if got, want := timelineText(&d), "queue 1.0 ms > prefill 80.0 ms at worker-3 > decode at worker-3"; got != want || imageTexts(&d) != nil {
+	d.Images, d.PrefillNS, d.DecodeNS = nil, 80e6, 2e6
+	if got, want := timelineText(&d), "queue 1.0 ms > prefill 80.0 ms at worker-3 > decode 2.0 ms at worker-3"; got != want || imageTexts(&d) != nil {
 		t.Errorf("%q", got)
 	}
 	d.Prefill = ""

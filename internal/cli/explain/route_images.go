@@ -31,11 +31,15 @@ func imageTexts(d *cluster.RouterDecision) []string {
 	return out
 }
 
-// timelineText is the way of a request to its first token, step by step; empty until it is
+// timelineText is the way of a request to its last token, step by step; empty until it is
 // known.
 func timelineText(d *cluster.RouterDecision) string {
-	if d.Prefill == "" || d.QueueNS == 0 && d.PrefillNS == 0 && d.Images == nil {
+	if d.Prefill == "" || d.QueueNS == 0 && d.PrefillNS == 0 && d.Images == nil && d.KV == nil {
 		return ""
+	}
+	local := d.Prefill == "local"
+	if !local && d.PrefillWay == "" { // a hand-over: nothing was computed
+		return strings.Join([]string{kvStep(d) + " from " + d.Prefill, decodeStep(d)}, " > ")
 	}
 	steps := []string{"queue " + millis(d.QueueNS)}
 	if m := d.Images; m != nil {
@@ -48,15 +52,35 @@ func timelineText(d *cluster.RouterDecision) string {
 			steps = append(steps, fmt.Sprintf("embeddings %s, %s", millis(m.MoveNS), human.Bytes(m.Bytes)))
 		}
 	}
-	at := d.Prefill
-	if at == "local" {
-		at = d.Chosen
+	at, ns := d.Prefill, cmp.Or(d.ComputeNS, d.PrefillNS)
+	if local {
+		at, ns = d.Chosen, d.PrefillNS
 	}
-	steps = append(steps, "prefill "+millis(d.PrefillNS)+" at "+cmp.Or(at, "-"))
-	if at != d.Chosen {
-		steps = append(steps, "KV to "+d.Chosen)
+	if d.Images != nil { // the embeddings were waited for meanwhile
+		ns = max(ns-d.Images.EncodeNS, 0)
 	}
-	return strings.Join(append(steps, "decode at "+human.OrDash(d.Chosen)), " > ")
+	steps = append(steps, "prefill "+millis(ns)+" at "+cmp.Or(at, "-"))
+	if !local {
+		steps = append(steps, kvStep(d))
+	}
+	return strings.Join(append(steps, decodeStep(d)), " > ")
+}
+
+// kvStep is the transfer of KV to the worker that decodes.
+func kvStep(d *cluster.RouterDecision) string {
+	if d.KV == nil {
+		return "KV to " + d.Chosen
+	}
+	return fmt.Sprintf("KV %s, %s to %s", millis(d.KV.NS), human.Bytes(d.KV.Bytes), d.Chosen)
+}
+
+// decodeStep is the time from the first token to the last one, once that is known.
+func decodeStep(d *cluster.RouterDecision) string {
+	text := "decode"
+	if d.DecodeNS > 0 {
+		text += " " + millis(d.DecodeNS)
+	}
+	return text + " at " + human.OrDash(d.Chosen)
 }
 
 func millis(ns int64) string {

@@ -37,7 +37,7 @@ func eventOf(e *cluster.KVEvent) eventID { return eventID{e.WorkerID, e.EventID}
 
 func sameDecision(a, b *cluster.RouterDecision) bool {
 	return idOf(a) == idOf(b) && a.Time.Equal(b.Time) && a.Chosen == b.Chosen &&
-		a.Prefill == b.Prefill && a.PrefillWhy == b.PrefillWhy && a.PrefillWay == b.PrefillWay &&
+		a.Prefill == b.Prefill && a.PrefillWhy == b.PrefillWhy && a.PrefillWay == b.PrefillWay && a.DecodeNS == b.DecodeNS &&
 		slices.EqualFunc(a.Candidates, b.Candidates, func(a, b cluster.RouteCandidate) bool { return reflect.DeepEqual(a, b) })
 }
 

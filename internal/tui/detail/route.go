@@ -85,6 +85,14 @@ func (m *route) section(d *cluster.RouterDecision) Section {
 		if d.PrefillWhy != "" {
 			where = append(where, draw.Plain.Text(": "+d.PrefillWhy))
 		}
+		if kv := d.KV; kv != nil {
+			ms := float64(kv.NS) / 1e6
+			where = append(where, draw.Dim.Text("   KV "), draw.Plain.Text(cells.Millis(&ms)+" ms, "+cells.Bytes(float64(kv.Bytes))))
+		}
+		if d.DecodeNS > 0 {
+			ms := float64(d.DecodeNS) / 1e6
+			where = append(where, draw.Dim.Text("   decode "), draw.Plain.Text(cells.Millis(&ms)+" ms"))
+		}
 		lines = append(lines, where)
 	}
 	if r := d.Images; r != nil {

@@ -21,8 +21,8 @@ type disaggregation struct {
 	images *media.Images // those of media
 	// way is written by the goroutine of the reservation before it ends that, and read
 	// after the first output, which comes later.
-	way     protocol.PrefillWay
-	encoded protocol.Encoded // by the prefill worker; like way
+	way    protocol.PrefillWay
+	notice protocol.PrefillNotice // of the prefill worker, or about a hand-over; like way
 	// refused is why no prefill worker can compute a prompt that the request does not want
 	// to be computed here; set by decide, before fill.
 	refused string

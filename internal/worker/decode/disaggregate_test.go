@@ -69,10 +69,14 @@ func TestTimingTellsThePrefill(t *testing.T) {
 	}) {
 		t.Errorf("here: %+v", got)
 	}
+	d.notice = protocol.PrefillNotice{ComputeNS: 9, WriteNS: 7, ExposedNS: 5, Bytes: 3, Transport: "shm", Encoded: protocol.Encoded{Parts: 2}}
 	if got := d.timing(&engine.FirstToken{Remote: true, Why: "worker-2"}); !reflect.DeepEqual(*got, protocol.Timing{
-		Worker: "worker-1", Prefill: "worker-2", PrefillWay: protocol.WayQueue,
+		Worker: "worker-1", Prefill: "worker-2", PrefillWay: protocol.WayQueue, ComputeNS: 9, KV: protocol.KVMoved{NS: 7, ExposedNS: 5, Bytes: 3, Transport: "shm"}, Encoded: protocol.Encoded{Parts: 2},
 	}) {
 		t.Errorf("elsewhere: %+v", got)
+	}
+	if got := d.timing(&engine.FirstToken{Why: "fallback"}); got.KV != (protocol.KVMoved{}) || got.ComputeNS != 0 || got.Encoded.Parts != 0 {
+		t.Errorf("here in the end: %+v", got)
 	}
 }
 

@@ -40,7 +40,8 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 		f.err = nil
 		f.push(ctx, protocol.WayDirect, f.callPrefill)
 	}
-	d.way, d.encoded = f.way, f.notice.Encoded
+	d.way, d.notice = f.way, f.notice
+	d.notice.Transport = d.w.KV.Transport(f.notice.Transport)
 	f.end(ctx)
 	if f.after != nil {
 		f.after()

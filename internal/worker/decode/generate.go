@@ -40,7 +40,10 @@ func (w *Role) generate(ctx context.Context, req *requestplane.Request, send fun
 			return role.RemoteError(o.Err)
 		}
 		usage.CompletionTokens += len(o.Tokens)
-		out := protocol.EngineOutput{TokenIDs: o.Tokens, Finish: o.Finish, Logprobs: o.Logprobs, PromptLogprobs: o.PromptLogprobs}
+		out := protocol.EngineOutput{TokenIDs: o.Tokens, Finish: o.Finish, Logprobs: o.Logprobs, PromptLogprobs: o.PromptLogprobs, DecodeNS: int64(o.Decoded)}
+		if o.Decoded > 0 {
+			w.Meter.Decoded(o.Decoded)
+		}
 		if o.First != nil {
 			usage.CachedTokens = o.First.Cached
 			out.Timing = d.timing(o.First)
@@ -63,6 +66,7 @@ func (w *Role) generate(ctx context.Context, req *requestplane.Request, send fun
 func (w *Role) begin(ctx context.Context, p *protocol.PreprocessedRequest, d *disaggregation) (id string, stream *engine.Stream, err error) {
 	if p.Handover != "" {
 		if a := w.attach(ctx, p); a != nil {
+			d.notice = a.notice
 			return a.id, a.stream, nil
 		}
 	}
@@ -106,8 +110,11 @@ func (d *disaggregation) timing(f *engine.FirstToken) *protocol.Timing {
 	t.Encoded = d.images.About()
 	if f.Remote {
 		t.Prefill, t.PrefillWhy, t.PrefillWay = f.Why, "", d.way
-		if d.encoded.Parts > 0 {
-			t.Encoded = d.encoded
+		n := &d.notice
+		t.ComputeNS = n.ComputeNS
+		t.KV = protocol.KVMoved{NS: n.WriteNS, ExposedNS: n.ExposedNS, Bytes: n.Bytes, Transport: n.Transport}
+		if n.Encoded.Parts > 0 {
+			t.Encoded = n.Encoded
 		}
 	}
 	return t

@@ -47,6 +47,7 @@ type attachCall struct {
 type attached struct {
 	id     string // in the engine
 	stream *engine.Stream
+	notice protocol.PrefillNotice // about the KV that came
 }
 
 // begin makes room for one more, nil if there is none.
@@ -168,7 +169,8 @@ func (w *Role) takeOver(ctx context.Context, o *protocol.HandoverOffer, send fun
 	call.reply(nil)
 	pointParked.Hit()
 	outcome = metrics.HandoverMoved
-	if cause = w.park(a, in, o); cause != nil {
+	moved := protocol.PrefillNotice{Bytes: call.Bytes, WriteNS: call.WriteNS, Transport: w.KV.Transport(call.Transport)}
+	if cause = w.park(a, in, o, moved); cause != nil {
 		outcome = metrics.HandoverLost
 	}
 	return nil
@@ -225,8 +227,8 @@ func (w *Role) commitHandover(ctx context.Context, c *protocol.HandoverCommit, s
 
 // park keeps a sequence whose KV is complete until its frontend asks for it, for a
 // limited time. That the source closes the stream of its offer means nothing now. It
-// returns why the sequence does not run here.
-func (w *Role) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) error {
+// returns why the sequence does not run here. moved says how the KV came.
+func (w *Role) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer, moved protocol.PrefillNotice) error {
 	late := time.NewTimer(w.Limits.Parked)
 	defer late.Stop()
 	select {
@@ -239,7 +241,7 @@ func (w *Role) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) er
 			return errOtherTokens
 		}
 		w.Log.Debug("sequence continues on this worker", "request", in.RequestID, "from", o.Worker, "tokens", len(in.Tokens()))
-		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached)}
+		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached), moved}
 		pointAttached.Hit()
 	case <-late.C:
 		w.Log.Warn("no frontend followed a sequence that was moved here", "request", in.RequestID, "from", o.Worker, "waited", w.Limits.Parked)
