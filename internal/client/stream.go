@@ -18,6 +18,7 @@ type EventKind string
 const (
 	EventKV     EventKind = "kv"     // blocks of a worker's prefix cache
 	EventRouter EventKind = "router" // a choice of a worker
+	EventEncode EventKind = "encode" // an image whose embeddings a worker computed or had
 	EventWorker EventKind = "worker" // a worker that changed
 	EventAction EventKind = "action" // what the controller did, and why
 	EventGap    EventKind = "gap"    // events that were lost
@@ -30,6 +31,7 @@ type Event struct {
 	Worker   string                  `json:"worker,omitempty"` // the worker that it is about, or that was chosen
 	KV       *cluster.KVEvent        `json:"kv,omitempty"`
 	Decision *cluster.RouterDecision `json:"decision,omitempty"`
+	Encoding *cluster.Encoding       `json:"encoding,omitempty"`
 	Change   *WorkerChange           `json:"change,omitempty"`
 	Action   *cluster.TopologyEvent  `json:"action,omitempty"`
 	Missed   uint64                  `json:"missed,omitempty"` // gap: number of lost events
@@ -95,7 +97,7 @@ func (c *Cluster) Events(ctx context.Context) (*Stream, error) {
 	}
 	for topic, h := range map[string]func(events.Event){
 		cluster.TopicKVEvents: s.kv, cluster.TopicRouterDecisions: s.decision, cluster.TopicWorkerStatus: s.status,
-		cluster.TopicTopology: s.action,
+		cluster.TopicTopology: s.action, cluster.TopicEncodings: s.encodings,
 	} {
 		if _, err := bus.Subscribe(run, events.Subject(c.Namespace, "*", topic), h); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -175,6 +177,21 @@ func (s *Stream) decision(e events.Event) {
 	if e.Decode(&d) == nil {
 		s.gap(e, EventRouter, "")
 		s.push(Event{Time: d.Time, Kind: EventRouter, Worker: d.Chosen, Decision: &d})
+	}
+}
+
+// encodings delivers an event for each image; those that the worker left out are lost.
+func (s *Stream) encodings(e events.Event) {
+	var all cluster.Encodings
+	if e.Decode(&all) != nil {
+		return
+	}
+	s.gap(e, EventEncode, all.Worker)
+	for i := range all.Images {
+		s.push(Event{Time: all.Images[i].Time, Kind: EventEncode, Worker: all.Worker, Encoding: &all.Images[i]})
+	}
+	if n := all.Omitted; n > 0 {
+		s.push(Event{Time: e.PublishedAt, Kind: EventGap, Missed: uint64(n), Of: EventEncode, Worker: all.Worker})
 	}
 }
 

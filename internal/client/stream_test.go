@@ -76,6 +76,15 @@ func TestEvents(t *testing.T) {
 	if e := next(t, s); e.Kind != EventKV || e.KV == nil || e.KV.Count != 4 {
 		t.Errorf("got %+v", e)
 	}
+	publish(cluster.TopicEncodings, cluster.Encodings{Worker: "worker-1", Images: []cluster.Encoding{{Content: "a"}, {Content: "b"}}, Omitted: 5})
+	for _, content := range []string{"a", "b"} {
+		if e := next(t, s); e.Kind != EventEncode || e.Worker != "worker-1" || e.Encoding == nil || e.Encoding.Content != content {
+			t.Errorf("got %+v", e)
+		}
+	}
+	if e := next(t, s); e.Kind != EventGap || e.Of != EventEncode || e.Missed != 5 || e.Worker != "worker-1" {
+		t.Errorf("got %+v", e)
+	}
 	publish(cluster.TopicRouterDecisions, cluster.RouterDecision{RequestID: "r-1", Chosen: "worker-1"})
 	if e := next(t, s); e.Kind != EventRouter || e.Worker != "worker-1" || e.Decision.RequestID != "r-1" {
 		t.Errorf("got %+v", e)

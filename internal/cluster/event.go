@@ -9,6 +9,7 @@ import (
 const (
 	TopicKVEvents        = "kv-events"        // [KVEvent], by every worker
 	TopicKVPositions     = "kv-positions"     // [KVPosition], by workers shortly after KV events
+	TopicEncodings       = "encodings"        // [Encodings], by workers that encode images, at intervals
 	TopicWorkerStatus    = "worker-status"    // [WorkerStatus], by every worker, each second
 	TopicRouterDecisions = "router-decisions" // [RouterDecision], by frontends
 	TopicFlights         = "flights"          // [FlightEvents], by frontends, at least each second

@@ -109,7 +109,7 @@ func (w *Worker) allocate(loaded *Loaded, blockBytes int64) (engine.KVPool, erro
 }
 
 func (w *Worker) newMedia(c *core) (*media.Plane, error) {
-	cfg := media.Config{Worker: w.Name(), KV: c.kv, Encoder: c.loaded.Encoder, Encode: w.cfg.Encode, Sizes: w.cfg.Embeddings, Log: w.log}
+	cfg := media.Config{Worker: w.Name(), KV: c.kv, Encoder: c.loaded.Encoder, Encode: w.cfg.Encode, Sizes: w.cfg.Embeddings, Log: w.log, Encoded: w.encodings.put}
 	if c.images = c.loaded.Embedding > 0; c.images {
 		cfg.Width = c.loaded.Embedding
 	}

@@ -33,9 +33,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 
 	// Publishing ends before the lease goes.
 	status := ondemand.New(context.WithoutCancel(ctx), w.publishStatus)
-	back.Push("stop publishing", func(context.Context) error {
+	back.Push("stop publishing", func(ctx context.Context) error {
 		status.Close()
 		w.events.publishing.Close()
+		w.encodings.publishing.Close()
+		w.publishEncodings(ctx) // the last ones
 		return nil
 	})
 	w.board.publish(status)

@@ -14,14 +14,15 @@ import (
 
 // Worker is one worker. New makes it, Run takes it through its life.
 type Worker struct {
-	cfg    Config
-	log    *slog.Logger
-	waits  waits
-	roles  map[cluster.Role]role.Kind
-	board  *board
-	meters *meters
-	events *kvEvents
-	orders chan order // of the agent, for Run
+	cfg       Config
+	log       *slog.Logger
+	waits     waits
+	roles     map[cluster.Role]role.Kind
+	board     *board
+	meters    *meters
+	events    *kvEvents
+	encodings *encodings
+	orders    chan order // of the agent, for Run
 
 	// assigned is the present assignment: a worker's role may change while it runs.
 	assigned atomic.Pointer[cluster.Assignment]
@@ -60,6 +61,7 @@ func New(cfg Config) *Worker {
 		orders: make(chan order),
 	}
 	w.events = newKVEvents(w.publishKVEvents)
+	w.encodings = newEncodings(w.publishEncodings)
 	w.assigned.Store(&a)
 	return w
 }

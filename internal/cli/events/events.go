@@ -32,7 +32,7 @@ type Options struct {
 
 	Follow             bool
 	KV, Router, Status bool
-	Actions            bool
+	Encode, Actions    bool
 	Workers            []string // empty: all
 	For                time.Duration
 }
@@ -41,10 +41,11 @@ type Options struct {
 func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
-		Use: "events", Short: "Print KV events, router decisions, worker changes and what the controller does", Group: command.GroupLook,
+		Use: "events", Short: "Print KV events, router decisions, encoded images, worker changes and what the controller does", Group: command.GroupLook,
 		Long: `One line for each event: stored, removed and cleared KV blocks, choices of the routers (a
 second time once it is known where the prompt was computed, and a third with the time of
-decoding), workers that change, and what the controller does about them, with its reason. They are printed as they arrive. Events are
+decoding), images that were encoded or came from a cache, workers that change, and what the
+controller does about them, with its reason. They are printed as they arrive. Events are
 not kept: earlier ones cannot be asked for, and lost ones are reported as a gap. JSON is one
 document per line.`,
 		Examples: []string{
@@ -64,10 +65,11 @@ document per line.`,
 	command.Duration(fs, &o.For, "for", 5*time.Second, "how long to listen without --follow")
 	fs.BoolVar(&o.KV, "kv", false, "print KV events")
 	fs.BoolVar(&o.Router, "router", false, "print router decisions")
+	fs.BoolVar(&o.Encode, "encode", false, "print images that workers encode")
 	fs.BoolVar(&o.Status, "status", false, "print changes of workers")
 	fs.BoolVar(&o.Actions, "actions", false, "print what the controller does, and why")
 	fs.StringSliceVar(&o.Workers, "worker", nil, "print only what is about these workers")
-	command.Grouped(fs, "Which (default: all)", "kv", "router", "status", "actions", "worker")
+	command.Grouped(fs, "Which (default: all)", "kv", "router", "encode", "status", "actions", "worker")
 	_ = cmd.RegisterFlagCompletionFunc("worker", complete.Workers(a)) // fails for unknown flags only
 	return cmd
 }
@@ -172,12 +174,14 @@ func (o *Options) wants(e client.Event) bool {
 	if kind == client.EventGap {
 		kind = e.Of
 	}
-	all := !o.KV && !o.Router && !o.Status && !o.Actions
+	all := !o.KV && !o.Router && !o.Encode && !o.Status && !o.Actions
 	switch kind {
 	case client.EventKV:
 		all = all || o.KV
 	case client.EventRouter:
 		all = all || o.Router
+	case client.EventEncode:
+		all = all || o.Encode
 	case client.EventWorker:
 		all = all || o.Status
 	case client.EventAction:
@@ -188,7 +192,7 @@ func (o *Options) wants(e client.Event) bool {
 	if !all || len(o.Workers) == 0 || slices.Contains(o.Workers, e.Worker) || e.Worker == "" && e.Kind == client.EventGap {
 		return all
 	}
-	return e.Decision != nil && slices.Contains(o.Workers, e.Decision.Prefill)
+	return e.Decision != nil && slices.Contains(o.Workers, e.Decision.Prefill) || e.Encoding != nil && slices.Contains(o.Workers, e.Encoding.For)
 }
 
 // eventPrinter writes events as lines.
@@ -248,6 +252,8 @@ func eventText(e client.Event) string {
 		return kvText(e.KV)
 	case e.Decision != nil:
 		return decisionText(e.Decision)
+	case e.Encoding != nil:
+		return encodingText(e.Encoding)
 	case e.Change != nil:
 		return changeText(e.Change)
 	case e.Action != nil:
@@ -303,6 +309,15 @@ func decisionText(d *cluster.RouterDecision) string {
 		parts = append(parts, "decoded in "+human.Duration(time.Duration(d.DecodeNS)))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// encodingText is like "image 3fe1a20b77c4 of r-8f21 for worker-2, 64 rows, encoded in 612 ms".
+func encodingText(e *cluster.Encoding) string {
+	how := "encoded in " + human.Duration(time.Duration(e.TookNS))
+	if e.Cached {
+		how = "computed before"
+	}
+	return fmt.Sprintf("image %s of %s for %s, %s, %s", human.OrDash(e.Content), human.OrDash(e.RequestID), human.OrDash(e.For), human.Plural(e.Rows, "row"), how)
 }
 
 // changeText is like "ready -> draining finish-sequences, 3 left".

@@ -14,17 +14,21 @@ func TestEventsThatAreWanted(t *testing.T) {
 	gap := client.Event{Kind: client.EventGap, Of: client.EventKV, Worker: "worker-1"}
 	routes := client.Event{Kind: client.EventGap, Of: client.EventRouter}
 	some := client.Event{Kind: client.EventGap}
-	list := []client.Event{kv, route, change, gap, routes, some}
+	image := client.Event{Kind: client.EventEncode, Worker: "worker-3", Encoding: &cluster.Encoding{For: "worker-1"}}
+	list := []client.Event{kv, route, change, gap, routes, some, image}
 	for _, tc := range []struct {
 		name string
 		o    Options
 		want string // one letter for each of the list
 	}{
-		{"all", Options{}, "yyyyyy"},
-		{"kv", Options{KV: true}, "ynnyny"},
-		{"router and status", Options{Router: true, Status: true}, "nyynyy"},
-		{"a worker", Options{Workers: []string{"worker-1"}}, "yynyyy"},
-		{"status of a worker", Options{Status: true, Workers: []string{"worker-1"}}, "nnnnny"},
+		{"all", Options{}, "yyyyyyy"},
+		{"kv", Options{KV: true}, "ynnynyn"},
+		{"router and status", Options{Router: true, Status: true}, "nyynyyn"},
+		{"a worker", Options{Workers: []string{"worker-1"}}, "yynyyyy"},
+		{"encoded images", Options{Encode: true}, "nnnnnyy"},
+		{"encoded images of a worker", Options{Encode: true, Workers: []string{"worker-3"}}, "nnnnnyy"},
+		{"encoded images of another worker", Options{Encode: true, Workers: []string{"worker-2"}}, "nnnnnyn"},
+		{"status of a worker", Options{Status: true, Workers: []string{"worker-1"}}, "nnnnnyn"},
 	} {
 		got := ""
 		for _, e := range list {
@@ -44,6 +48,9 @@ func TestEventTexts(t *testing.T) {
 		{client.Event{KV: &cluster.KVEvent{Kind: cluster.KVRemoved, Count: 8, Removed: []uint64{0x77c0 << 48}, Reason: "lru"}}, "removed -8 77c0… lru"},
 		{client.Event{KV: &cluster.KVEvent{Kind: cluster.KVCleared, Count: 310}}, "cleared -310"},
 		{client.Event{Decision: &cluster.RouterDecision{RequestID: "r-1", Phase: cluster.RolePrefill, Blocks: 2}}, "r-1 prefill, none chosen"},
+		{client.Event{Decision: &cluster.RouterDecision{RequestID: "r-1", Phase: cluster.RoleDecode, Chosen: "worker-1", Prefill: "local", DecodeNS: 1500e6}}, "r-1 decode, overlap 0/0 blocks, prefill local, decoded in 1.5s"},
+		{client.Event{Encoding: &cluster.Encoding{RequestID: "r-1", For: "worker-2", Content: "3fe1a20b77c4", Rows: 64, TookNS: 612e6}}, "image 3fe1a20b77c4 of r-1 for worker-2, 64 rows, encoded in 0.6s"},
+		{client.Event{Encoding: &cluster.Encoding{RequestID: "r-1", For: "worker-2", Content: "3fe1a20b77c4", Rows: 1, Cached: true}}, "image 3fe1a20b77c4 of r-1 for worker-2, 1 row, computed before"},
 		{client.Event{Change: &client.WorkerChange{State: cluster.StatePending}}, "pending"},
 		{client.Event{Change: &client.WorkerChange{From: cluster.StateLoading, State: cluster.StateFailed, Reason: "no memory"}}, "loading -> failed: no memory"},
 		{client.Event{Change: &client.WorkerChange{From: cluster.StateDraining, State: cluster.StateDraining, Drain: cluster.DrainSequences, Left: 3}}, "draining finish-sequences, 3 left"},

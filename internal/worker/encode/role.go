@@ -68,6 +68,7 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 		return role.RemoteError(media.Remote(err))
 	}
 	w.Meter.Encoded(hit, took)
+	w.Media.Tell(req.RequestID, req.Worker, &req.Part, took, hit)
 	w.desk.offered(image, hit)
 	begin := time.Now()
 	how, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, Cached: hit}, send, w.Ending)

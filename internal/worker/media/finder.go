@@ -220,7 +220,9 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	if err != nil {
 		return nil, Remote(err)
 	}
-	f.meter.Encoded(false, time.Since(begin))
+	took := time.Since(begin)
+	f.meter.Encoded(false, took)
+	f.p.Tell(m.id, f.p.cfg.Worker, part, took, false)
 	m.note(func(e *protocol.Encoded) {
 		e.By, e.Chosen, e.Why = append(e.By, f.p.cfg.Worker), append(e.Chosen, why), why
 	})

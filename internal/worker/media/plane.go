@@ -48,6 +48,9 @@ type Config struct {
 	Width int
 	Sizes
 	Log *slog.Logger
+	// Encoded hears of each image whose embeddings this worker computed, or gave from its cache;
+	// it must not block. nil for nobody.
+	Encoded func(cluster.Encoding)
 }
 
 // Plane is what a worker has for embeddings.
@@ -172,6 +175,20 @@ func (p *Plane) Embeddings(ctx context.Context, part *protocol.MediaPart, conten
 		return p.encode(ctx, part, content)
 	})
 	return rows, time.Since(begin), hit, err
+}
+
+// contentDigits is how much of the hash of a content names it in events.
+const contentDigits = 12
+
+// Tell says that the embeddings of a part of a request are there, for the worker with its prompt.
+func (p *Plane) Tell(request, worker string, part *protocol.MediaPart, took time.Duration, cached bool) {
+	if p.cfg.Encoded == nil {
+		return
+	}
+	id := part.Source.ID
+	p.cfg.Encoded(cluster.Encoding{
+		Time: time.Now(), RequestID: request, For: worker, Content: id[:min(len(id), contentDigits)], Rows: part.Rows, TookNS: int64(took), Cached: cached,
+	})
 }
 
 // encode computes the embeddings of one part after the other.
