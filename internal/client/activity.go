@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -23,7 +24,7 @@ const maxPeersAsked = 4
 func (c *Cluster) Activity(ctx context.Context, v View, worker string) cluster.Activity {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	a, err := c.askActivity(ctx, v, worker)
+	a, err := c.askActivity(ctx, v, worker, nil)
 	if err != nil {
 		return cluster.Activity{Worker: worker, Sequences: []cluster.Sequence{}, Transfers: []cluster.Transfer{}, Error: err.Error()}
 	}
@@ -31,7 +32,7 @@ func (c *Cluster) Activity(ctx context.Context, v View, worker string) cluster.A
 	var wg sync.WaitGroup
 	for _, peer := range writers(a) {
 		wg.Go(func() {
-			there, err := c.askActivity(ctx, v, peer)
+			there, err := c.askActivity(ctx, v, peer, nil)
 			if err != nil {
 				return // the progress stays unknown
 			}
@@ -42,6 +43,18 @@ func (c *Cluster) Activity(ctx context.Context, v View, worker string) cluster.A
 	}
 	wg.Wait()
 	return a
+}
+
+// Embeddings asks a worker where it would get embeddings now, by their keys, at most
+// [protocol.MaxKeys], and how many images it has in hand.
+func (c *Cluster) Embeddings(ctx context.Context, v View, worker string, keys []blockhash.Key) (at []cluster.EmbeddingsAt, inHand int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	a, err := c.askActivity(ctx, v, worker, keys)
+	if err == nil && len(a.Embeddings) != len(keys) {
+		err = errors.New("it takes no images")
+	}
+	return a.Embeddings, a.ImagesTotal, err
 }
 
 // writers returns the workers that know the progress of incoming transfers.
@@ -75,7 +88,7 @@ func complete(a *cluster.Activity, writer cluster.Activity) {
 }
 
 // askActivity asks one worker. Workers limit the size of their answers themselves.
-func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a cluster.Activity, err error) {
+func (c *Cluster) askActivity(ctx context.Context, v View, worker string, keys []blockhash.Key) (a cluster.Activity, err error) {
 	addr := ""
 	for _, inst := range v.Instances {
 		if inst.Worker == worker && inst.Endpoint == cluster.EndpointActivity {
@@ -86,7 +99,7 @@ func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a clu
 		return a, errors.New("it is not up")
 	}
 	begin := time.Now()
-	stream, err := c.plane.Call(ctx, addr, requestID("activity"), nil, protocol.ActivityRequest{})
+	stream, err := c.plane.Call(ctx, addr, requestID("activity"), nil, protocol.ActivityRequest{Keys: keys})
 	if err == nil {
 		err = stream.Recv(ctx, &a)
 		stream.Close()

@@ -23,6 +23,9 @@ type Activity struct {
 	// ImagesTotal counts all of them.
 	Images      []ImageWork `json:"images,omitempty"`
 	ImagesTotal int         `json:"images_total,omitempty"`
+	// Embeddings has an entry for each key of the request, in order; none from a worker whose
+	// model takes no images.
+	Embeddings []EmbeddingsAt `json:"embeddings,omitempty"`
 	// Error says why the worker did not answer; empty when it did.
 	Error string `json:"error,omitempty"`
 }
@@ -59,6 +62,13 @@ const (
 	SequenceDecode    SequenceState = "decode"    // this worker generates its output
 	SequenceMoving    SequenceState = "moving"    // paused while it moves to another worker
 )
+
+// EmbeddingsAt says where a worker would get the embeddings of an image now.
+type EmbeddingsAt struct {
+	Cached  bool   `json:"cached"`            // it has them, or they are being computed for it
+	Encoder string `json:"encoder,omitempty"` // else the worker that would compute them; empty if none can
+	Why     string `json:"why,omitempty"`     // why that one
+}
 
 // ImageWork is one image that an encode worker has in hand.
 type ImageWork struct {

@@ -127,7 +127,7 @@ var onlyRules = []only{
 	{"cli/down", slices.Concat(cliLeaves, []string{"client", "cluster", "config", "statedir"}), "a verb"},
 	{"cli/drain", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/events", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
-	{"cli/explain", slices.Concat(cliLeaves, []string{"client", "cluster", "protocol"}), "a verb"},
+	{"cli/explain", slices.Concat(cliLeaves, []string{"blockhash", "client", "cluster", "openai", "protocol"}), "a verb"},
 	{"cli/get", slices.Concat(cliLeaves, []string{"client", "cluster", "protocol", "topofile"}), "a verb"},
 	{"cli/logs", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/model", slices.Concat(cliLeaves, []string{"inspect"}), "a verb for this machine alone"},

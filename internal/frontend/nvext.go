@@ -142,6 +142,17 @@ type extension struct {
 	Timing  *timingInfo `json:"timing,omitempty"`
 	// TokenIDs are those of the prompt, in the answer to query_instance_id.
 	TokenIDs []uint32 `json:"token_ids,omitempty"`
+	// Route is the decision as it would be made, and Images are those of the prompt, in the
+	// answer to query_instance_id.
+	Route  *cluster.RouterDecision `json:"route,omitempty"`
+	Images []queriedImage          `json:"images,omitempty"`
+}
+
+// queriedImage names an image of a prompt.
+type queriedImage struct {
+	Content string `json:"content"` // SHA-256 of the file, in hexadecimal
+	Key     string `json:"key"`     // of its embeddings
+	Rows    int    `json:"rows"`
 }
 
 // ranOn names the workers that an answer came from, by Dynamo's ids and by name.

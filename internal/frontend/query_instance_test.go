@@ -42,6 +42,9 @@ func TestQueryInstanceID(t *testing.T) {
 		if e == nil || e.Workers == nil || *e.Workers != want || !slices.Equal(e.TokenIDs, tokens(prompt)) || e.Timing != nil {
 			t.Errorf("%s: %+v, want %+v", what, e, want)
 		}
+		if d := e.Route; d == nil || d.Chosen != want.Decode || d.Prefill != "" || len(d.Candidates) != 2 || d.PromptToks != len(prompt) || len(e.Images) != 0 {
+			t.Errorf("%s: route %+v", what, d)
+		}
 	}
 	for _, stream := range []bool{false, true} {
 		for range 3 { // nothing is counted

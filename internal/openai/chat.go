@@ -159,6 +159,42 @@ func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (A
 	}{q, q.encoded(), streamed}, each)
 }
 
+// maxQueried bounds the answer to a query, in bytes.
+const maxQueried = 64 << 20
+
+// Query asks where a chat would run now. Nothing is generated, booked or reserved for it. The
+// error is an [Error] when the frontend refuses.
+func (c *Client) Query(ctx context.Context, q Request) (Ran, error) {
+	q.NVExt = &Extension{Query: true}
+	body, err := json.Marshal(struct {
+		Request
+		Messages any `json:"messages"`
+	}{q, q.encoded()})
+	if err != nil {
+		return Ran{}, fmt.Errorf("encode the request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return Ran{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.do(req)
+	if err != nil {
+		return Ran{}, err
+	}
+	defer resp.Body.Close()
+	var a struct {
+		NVExt *Ran `json:"nvext"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxQueried)).Decode(&a); err != nil {
+		return Ran{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	if a.NVExt == nil || a.NVExt.Workers == nil {
+		return Ran{}, fmt.Errorf("%w: it does not say where the request would run", ErrProtocol)
+	}
+	return *a.NVExt, nil
+}
+
 // Complete continues the request's prompt without a chat template. It is otherwise as Chat.
 func (c *Client) Complete(ctx context.Context, q Request, each func(Delta) error) (Answer, error) {
 	return c.stream(ctx, "/v1/completions", q.Model, struct {

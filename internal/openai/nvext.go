@@ -1,5 +1,7 @@
 package openai
 
+import "encoding/json"
+
 // Extension is the request field nvext, Dynamo's extension. It chooses workers and asks
 // the answer to report on them. Other frontends refuse it.
 type Extension struct {
@@ -8,6 +10,8 @@ type Extension struct {
 	// Prefill is "remote" or "local"; empty leaves the choice to the frontend.
 	Prefill     string   `json:"prefill,omitempty"`
 	ExtraFields []string `json:"extra_fields,omitempty"`
+	// Query asks where the request would run, and runs nothing; see [Client.Query].
+	Query bool `json:"query_instance_id,omitempty"`
 }
 
 // TellAll lists all reports that an answer can contain.
@@ -17,6 +21,17 @@ func TellAll() []string { return []string{"worker_id", "timing"} }
 type Ran struct {
 	Workers *Workers   `json:"worker_id"`
 	Timing  *RanTiming `json:"timing"`
+	// Route is the decision about a query, in the form of dynctl explain route, and Images are
+	// those of its prompt. A frontend of another make has neither.
+	Route  json.RawMessage `json:"route,omitempty"`
+	Images []QueriedImage  `json:"images,omitempty"`
+}
+
+// QueriedImage names an image of a query.
+type QueriedImage struct {
+	Content string `json:"content"` // SHA-256 of the file, in hexadecimal
+	Key     string `json:"key"`     // of its embeddings, in hexadecimal
+	Rows    int    `json:"rows"`
 }
 
 // Workers names the workers that computed an answer.

@@ -35,6 +35,11 @@ func (t *term) serveActivity(ctx context.Context, r *requestplane.Request, send 
 	for i := range a.Images {
 		a.Images[i].RequestID = requestOf(a.Images[i].RequestID)
 	}
+	if t.images != nil {
+		for _, key := range req.Keys[:min(len(req.Keys), protocol.MaxKeys)] {
+			a.Embeddings = append(a.Embeddings, t.images.At(key))
+		}
+	}
 	return send(a)
 }
 

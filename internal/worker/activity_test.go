@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -17,6 +18,22 @@ import (
 
 // askActivity returns a function that asks a worker over the request plane.
 func (w *world) askActivity(r *running) func(limit int) cluster.Activity {
+	w.t.Helper()
+	ask := w.activityOf(r)
+	return func(limit int) cluster.Activity { return ask(protocol.ActivityRequest{Limit: limit}) }
+}
+
+// embeddingsAt asks a worker where it would get embeddings.
+func (w *world) embeddingsAt(r *running, key blockhash.Key) cluster.EmbeddingsAt {
+	w.t.Helper()
+	a := w.activityOf(r)(protocol.ActivityRequest{Keys: []blockhash.Key{key}})
+	if len(a.Embeddings) != 1 {
+		w.t.Fatalf("%s answers %+v", r.Name(), a.Embeddings)
+	}
+	return a.Embeddings[0]
+}
+
+func (w *world) activityOf(r *running) func(protocol.ActivityRequest) cluster.Activity {
 	w.t.Helper()
 	c := runtimetest.Client(w.t, w.c.Runtime(w.t, "asks "+r.Name()), r.Role().Component(), cluster.EndpointActivity)
 	var at cluster.Instance
@@ -28,9 +45,9 @@ func (w *world) askActivity(r *running) func(limit int) cluster.Activity {
 		}
 		return i >= 0
 	})
-	return func(limit int) (a cluster.Activity) {
+	return func(req protocol.ActivityRequest) (a cluster.Activity) {
 		w.t.Helper()
-		s, err := c.Call(w.t.Context(), at, "activity", nil, protocol.ActivityRequest{Limit: limit})
+		s, err := c.Call(w.t.Context(), at, "activity", nil, req)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -39,7 +39,19 @@ func TestFiguresOfImages(t *testing.T) {
 		check(t, w.generate(t.Context(), x.Name(), req), means, 5)
 	}
 	const size = 4 * mock.EmbeddingSize * 30
+	where := func(x *running, want cluster.EmbeddingsAt) {
+		t.Helper()
+		if got := w.embeddingsAt(x, part.Key); got != want {
+			t.Errorf("%s: %+v, want %+v", x.Name(), got, want)
+		}
+	}
+	first := cluster.EmbeddingsAt{Encoder: "worker-1", Why: "first by content"}
+	where(enc, cluster.EmbeddingsAt{Encoder: "worker-1", Why: "no encode worker"})
+	where(d, first)
 	ask(d, "first")
+	where(enc, cluster.EmbeddingsAt{Cached: true})
+	where(d, cluster.EmbeddingsAt{Cached: true})
+	where(other, first)
 	ask(d, "again") // which the decode worker has
 	ask(other, "elsewhere")
 	restful(t, enc, d, other)
@@ -98,6 +110,8 @@ func TestFiguresOfImages(t *testing.T) {
 	enc.stop(errors.New("over"))
 	eventually(t, "the encode worker has left", func() bool { return len(d.sees(cluster.RoleEncode)) == 0 })
 	part = a.put("window", 20, 30)
+	where(d, cluster.EmbeddingsAt{Encoder: "worker-2", Why: "no encode worker"})
+	where(other, cluster.EmbeddingsAt{Why: "no encode worker"})
 	ask(d, "itself")
 	if st := d.Status().Stats; st.EncodedTotal != 1 {
 		t.Errorf("it encoded %d images itself", st.EncodedTotal)

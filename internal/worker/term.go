@@ -33,6 +33,7 @@ type term struct {
 	// Set by begin.
 	core      *core
 	duty      role.Role
+	images    *media.Finder              // nil for a model that takes none
 	peers     *kv.Peers                  // metadata of others
 	clients   map[string]*runtime.Client // by component and endpoint
 	served    []*runtime.Served
@@ -92,15 +93,14 @@ func (t *term) begin(ctx context.Context, c *core) (err error) {
 	if t.peers, err = c.kv.Follow(ctx); err != nil {
 		return err
 	}
-	var images *media.Finder
 	if c.images {
-		if images, err = c.media.NewFinder(ctx, t, t.peers, t.meter, t.role == cluster.RoleEncode); err != nil {
+		if t.images, err = c.media.NewFinder(ctx, t, t.peers, t.meter, t.role == cluster.RoleEncode); err != nil {
 			return err
 		}
 	}
 	t.duty, err = t.kind.New(ctx, &role.Term{
 		Host: t, Worker: t.cfg.Assignment.Name, Taints: t.cfg.Taints, Log: t.log, Meter: t.meter,
-		Engine: c.engine, KV: c.kv, Media: c.media, Images: images, Model: role.Model{Digest: c.loaded.Card.Digest, Constrain: c.loaded.Constrain},
+		Engine: c.engine, KV: c.kv, Media: c.media, Images: t.images, Model: role.Model{Digest: c.loaded.Card.Digest, Constrain: c.loaded.Constrain},
 		Peers: t.peers, Queue: t.cfg.Queue, Bus: t.cfg.Bus, Settings: t.cfg.Settings, QueueDepth: t.cfg.QueueDepth,
 		Limits: &t.waits.handovers, Ending: ctx.Done(),
 	})

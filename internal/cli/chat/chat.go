@@ -2,11 +2,9 @@ package chat
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,42 +188,13 @@ func (o *Options) read(taken bool) error {
 	}
 	o.attached = b.String()
 	for _, name := range o.Images {
-		u, err := o.picture(name)
+		u, err := frontend.Picture(o.Session, name)
 		if err != nil {
 			return &exit.Failure{Action: action, Err: fmt.Errorf("--image: %w", err)}
 		}
 		o.pictures = append(o.pictures, u)
 	}
 	return nil
-}
-
-// maxImage limits an image, in bytes; a frontend takes less by default.
-const maxImage = 1 << 30
-
-// picture returns the URL of an image: that given, or one with the content of a file.
-func (o *Options) picture(name string) (string, error) {
-	switch {
-	case name == "":
-		return "", errors.New("no file given")
-	case strings.HasPrefix(name, "https://"), strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "data:"):
-		return name, nil
-	}
-	f, err := os.Open(o.Session.Env.Path(name))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxImage+1))
-	kind := http.DetectContentType(b)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read %s: %w", name, err)
-	case len(b) > maxImage:
-		return "", fmt.Errorf("%s is longer than %d bytes", name, maxImage)
-	case !strings.HasPrefix(kind, "image/"):
-		return "", fmt.Errorf("%s is no image, but %s", name, kind)
-	}
-	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(b), nil
 }
 
 // fenceFor returns a line that parts a text from what stands around it: more back

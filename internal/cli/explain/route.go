@@ -33,8 +33,9 @@ type Route struct {
 }
 
 func routeCommand(a *command.App) *cobra.Command {
-	return a.Command(command.Verb{
-		Use: "route [request]", Short: "Say which workers a request went to, and why not to others",
+	o := &RouteOptions{}
+	cmd := a.Command(command.Verb{
+		Use: "route [request | question]", Short: "Say which workers a request went to, and why not to others",
 		Long: `Each frontend remembers the decisions about its newest requests, some thousand of them. A
 request is named by its id, which is the header X-Request-Id of the answer, or by the
 beginning of that; without one the newest request is explained.
@@ -44,28 +45,42 @@ what the choice would have cost. TERMS add up to COST; the policy decides which 
 are. OVERLAP counts blocks of the prompt in a worker's cache, UNCACHED those to be computed. If
 overlap is no term, they decided nothing: they are what the chosen worker found afterwards, and
 are not told of others. PREDICTED (-o wide) is what the frontend's index promised of the chosen
-worker, FOUND what the worker then had in its cache.`,
+worker, FOUND what the worker then had in its cache.
+
+With --image it explains where a question would go now, and who would encode its images.`,
 		Examples: []string{
 			"dynctl explain route",
 			"dynctl explain route 44e61cd78b3b",
-			"dynctl explain route -o json | jq '.decisions[].candidates'",
+			`dynctl explain route --image door.png "Which code is on the door?"`,
 		},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return errors.New("name one request")
+				return errors.New("name one request, or put the question into quotes")
 			}
 			return nil
 		},
 		Complete: complete.First(completeRequests(a)),
 		See:      []string{"dynctl events --router", "dynctl top --view router", "dynctl set"},
 		Options: func(s *session.Session, args []string) command.Runner {
-			o := &RouteOptions{Session: s}
-			if len(args) > 0 {
+			o.Session = s
+			switch {
+			case len(args) == 0:
+			case s.Given("image"):
+				o.Question = args[0]
+			default:
 				o.Request = args[0]
 			}
 			return o
 		},
 	})
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVar(&o.Images, "image", nil, "ask about a question with an image that is not sent: a file, or an https URL")
+	fs.StringVar(&o.Model, "model", "", "model of that question (default: the only one that is served)")
+	command.Grouped(fs, "Question", "image", "model")
+	_ = cmd.MarkFlagFilename("image") // these fail for unknown flags only
+	_ = cmd.RegisterFlagCompletionFunc("model", complete.Models(a))
+	return cmd
 }
 
 const routeAction = "cannot explain the route"
@@ -74,13 +89,20 @@ const routeAction = "cannot explain the route"
 type RouteOptions struct {
 	Session *session.Session
 	Request string // its id, or the beginning of that; empty: the newest
+
+	// Of a question that is not sent; without images a request is explained.
+	Images          []string
+	Question, Model string
 }
 
 // askTimeout bounds what frontends are asked.
 const askTimeout = 10 * time.Second
 
-// Run prints the decisions about the request.
+// Run prints the decisions about the request, or where a question would go.
 func (o *RouteOptions) Run(ctx context.Context) error {
+	if len(o.Images) > 0 {
+		return o.ask(ctx)
+	}
 	s, id := o.Session, o.Request
 	c, v, err := s.Look(ctx, routeAction)
 	if err != nil {

@@ -53,6 +53,13 @@ type call struct {
 	err  error
 }
 
+// has reports whether embeddings are here, or are being computed, and leaves their order of use.
+func (c *cache) has(key blockhash.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byKey[key] != nil || c.calls[key] != nil
+}
+
 func newCache(limit int64) *cache {
 	return &cache{limit: limit, byKey: map[blockhash.Key]*list.Element{}, calls: map[blockhash.Key]*call{}}
 }

@@ -196,7 +196,7 @@ func (f *Finder) find(ctx context.Context, m *Images, part *protocol.MediaPart) 
 const maxTries = 3
 
 func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) ([][]float32, error) {
-	why := "no encode worker"
+	why := whyNoEncoder
 	order, chosen := f.order(part.Key)
 	for _, inst := range order {
 		rows, err := f.read(ctx, inst, m, part, chosen)
@@ -227,6 +227,24 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 		e.By, e.Chosen, e.Why = append(e.By, f.p.cfg.Worker), append(e.Chosen, why), why
 	})
 	return rows, nil
+}
+
+// whyNoEncoder is why a worker encodes itself that knows nobody else who does.
+const whyNoEncoder = "no encode worker"
+
+// At says where embeddings would come from now. It changes nothing.
+func (f *Finder) At(key blockhash.Key) cluster.EmbeddingsAt {
+	if f.p.cache.has(key) {
+		return cluster.EmbeddingsAt{Cached: true}
+	}
+	order, chosen := f.order(key)
+	switch {
+	case len(order) > 0:
+		return cluster.EmbeddingsAt{Encoder: order[0].Worker, Why: chosen}
+	case f.p.cfg.Encoder != nil:
+		return cluster.EmbeddingsAt{Encoder: f.p.cfg.Worker, Why: whyNoEncoder}
+	}
+	return cluster.EmbeddingsAt{Why: whyNoEncoder}
 }
 
 // final reports whether everybody would fail with the same content: it is bad.

@@ -1,0 +1,42 @@
+package frontend
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cli/session"
+)
+
+// maxImage limits an image, in bytes; a frontend takes less by default.
+const maxImage = 1 << 30
+
+// Picture returns the URL of an image: that given, or one with the content of a file.
+func Picture(s *session.Session, name string) (string, error) {
+	switch {
+	case name == "":
+		return "", errors.New("no file given")
+	case strings.HasPrefix(name, "https://"), strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "data:"):
+		return name, nil
+	}
+	f, err := os.Open(s.Env.Path(name))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxImage+1))
+	kind := http.DetectContentType(b)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read %s: %w", name, err)
+	case len(b) > maxImage:
+		return "", fmt.Errorf("%s is longer than %d bytes", name, maxImage)
+	case !strings.HasPrefix(kind, "image/"):
+		return "", fmt.Errorf("%s is no image, but %s", name, kind)
+	}
+	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(b), nil
+}
