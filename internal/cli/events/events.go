@@ -306,14 +306,17 @@ func decisionText(d *cluster.RouterDecision) string {
 		parts = append(parts, text)
 	}
 	if d.DecodeNS > 0 {
-		parts = append(parts, "decoded in "+human.Duration(time.Duration(d.DecodeNS)))
+		parts = append(parts, "decoded in "+millis(d.DecodeNS))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// encodingText is like "image 3fe1a20b77c4 of r-8f21 for worker-2, 64 rows, encoded in 612 ms".
+// millis is like "612.3 ms".
+func millis(ns int64) string { return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond)) }
+
+// encodingText is like "image 3fe1a20b77c4 of r-8f21 for worker-2, 64 rows, encoded in 612.3 ms".
 func encodingText(e *cluster.Encoding) string {
-	how := "encoded in " + human.Duration(time.Duration(e.TookNS))
+	how := "encoded in " + millis(e.TookNS)
 	if e.Cached {
 		how = "computed before"
 	}

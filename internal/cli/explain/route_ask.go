@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cli/exit"
@@ -130,11 +129,15 @@ func (r AskedRoute) print(o *RouteOptions) error {
 	s := o.Session
 	route := Route{Decisions: []cluster.RouterDecision{r.Decision}}
 	a := output.Answer{Data: r, Names: []string{r.Decode}, Table: func(wide bool) *output.Table { return route.table(s, wide) }}
-	if err := s.Out.Answer(a); err != nil || !s.Out.Prose() {
+	if err := s.Out.Answer(a); err != nil || !s.Out.Prose() || !s.Out.Streams.OutTTY {
 		return err
 	}
-	_, err := io.WriteString(s.Out.Streams.Out, term.Clean(strings.Join(r.lines(), "\n"))+"\n")
-	return err
+	for _, line := range r.lines() {
+		if _, err := io.WriteString(s.Out.Streams.Out, term.Clean(line)+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lines say where the prompt would be computed, and who would encode its images.
