@@ -59,31 +59,10 @@ func TestGridsOverHTTP(t *testing.T) {
 				if tc.strategy != "" {
 					c.Set(map[string]any{"disagg.strategy": tc.strategy})
 				}
-				var got []seen
-				for _, urls := range [][]string{{wide}, {high}, {wide, high}, {high, wide}, {small, small, wide}} {
-					got = append(got, look(t, c, urls...))
-				}
-				for i, s := range got {
-					// 80 × 24 pixels are 10 × 3 squares of 8, 24 × 64 are 3 × 8, and 9 × 9 one.
-					if s.status != http.StatusOK || s.text == "" || s.images != []int{30, 24, 54, 54, 32}[i] {
-						t.Fatalf("%d: %+v", i, s)
-					}
-					for j := range i {
-						if got[j].text == s.text {
-							t.Errorf("%d and %d have one answer: %q", j, i, s.text)
-						}
-					}
-				}
+				// 80 × 24 pixels are 10 × 3 squares of 8, 24 × 64 are 3 × 8, and 9 × 9 one.
+				got := lookAll(t, c, [][]string{{wide}, {high}, {wide, high}, {high, wide}, {small, small, wide}}, []int{30, 24, 54, 54, 32}, want)
 				if want == nil {
 					want = got
-				}
-				for i := range got {
-					if got[i].text != want[i].text || got[i].prompt != want[i].prompt {
-						t.Errorf("%d: %+v, want %+v", i, got[i], want[i])
-					}
-				}
-				if again := look(t, c, wide, high); again.text != want[2].text || again.cached == 0 {
-					t.Errorf("again: %+v, want %+v", again, want[2])
 				}
 			})
 		}

@@ -215,6 +215,31 @@ func lookAt(ctx context.Context, c *clustertest.Cluster, detail string, urls ...
 	return s, nil
 }
 
+// lookAll asks questions about pictures, whose placeholders are so many. Each has an answer of its own,
+// that in want if there is any, and the third one has it again from the prefix cache.
+func lookAll(t *testing.T, c *clustertest.Cluster, questions [][]string, images []int, want []seen) (got []seen) {
+	t.Helper()
+	for i, urls := range questions {
+		s := look(t, c, urls...)
+		if s.status != http.StatusOK || s.text == "" || s.images != images[i] || s.prompt <= s.images {
+			t.Fatalf("%d: %+v, want %d placeholders", i, s, images[i])
+		}
+		for j := range got {
+			if got[j].text == s.text {
+				t.Errorf("%d and %d have one answer: %q", j, i, s.text)
+			}
+		}
+		if want != nil && (s.text != want[i].text || s.prompt != want[i].prompt) {
+			t.Errorf("%d: %+v, want %+v", i, s, want[i])
+		}
+		got = append(got, s)
+	}
+	if again := look(t, c, questions[2]...); again.text != got[2].text || again.cached == 0 {
+		t.Errorf("again: %+v, want %+v", again, got[2])
+	}
+	return got
+}
+
 // The same pictures give the same text wherever they are encoded and prefilled.
 func TestImagesOverHTTP(t *testing.T) {
 	if patience.RaceDetector {
@@ -277,34 +302,15 @@ func TestImagesOverHTTP(t *testing.T) {
 					return strings.Contains(c.Metrics(), `dynamo_component_images_total{`)
 				})
 			}
-			var got []seen
-			for _, urls := range [][]string{{one}, {two}, {one, two}, {two, one}, {one, one, three}} {
-				got = append(got, look(t, c, urls...))
-			}
+			rows := rowsOf[dir]
+			got := lookAll(t, c, [][]string{{one}, {two}, {one, two}, {two, one}, {one, one, three}}, []int{rows, rows, 2 * rows, 2 * rows, 3 * rows}, first[dir])
 			for i, s := range got {
 				if s.parts != []int{1, 1, 2, 2, last}[i] || i < 2 && len(s.encoded) != 1 {
 					t.Errorf("%d: %d images were needed, encoded by %q", i, s.parts, s.encoded)
 				}
-				if s.status != http.StatusOK || s.text == "" || s.images != rowsOf[dir]*[]int{1, 1, 2, 2, 3}[i] || s.prompt <= s.images {
-					t.Fatalf("%d: %+v", i, s)
-				}
-				for j := range i {
-					if got[j].text == s.text {
-						t.Errorf("%d and %d have one answer: %q", j, i, s.text)
-					}
-				}
 			}
 			if first[dir] == nil {
 				first[dir] = got
-			}
-			want := first[dir]
-			for i := range got {
-				if got[i].text != want[i].text || got[i].prompt != want[i].prompt {
-					t.Errorf("%d: %+v, want %+v", i, got[i], want[i])
-				}
-			}
-			if again := look(t, c, one, two); again.text != want[2].text || again.cached == 0 {
-				t.Errorf("again: %+v, want %+v", again, want[2])
 			}
 		})
 	}

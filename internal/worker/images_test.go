@@ -598,7 +598,14 @@ func TestImagesMove(t *testing.T) {
 	means := a.illustrate(&req, a.put("x", 20, 100))
 	done := make(chan followed, 1)
 	go func() { done <- w.follow(t.Context(), "worker-2", req) }()
-	eventually(t, "it generates", func() bool { return one.engine().Stats().GeneratedTotal > 5 })
+	eventually(t, "it generates", func() bool {
+		select {
+		case got := <-done:
+			t.Fatalf("it ended before it could move: %+v, %v", got, got.err)
+		default:
+		}
+		return one.engine().Stats().GeneratedTotal > 5
+	})
 	one.drain(t)
 	got := <-done
 	check(t, got.result, means, 400)

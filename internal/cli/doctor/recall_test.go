@@ -84,6 +84,35 @@ func recallWorkers(prefill, decode int) (out []cluster.Worker) {
 	return out
 }
 
+// talk returns a client of a frontend that answers as h does, until the test ends.
+func talk(t *testing.T, h http.Handler) *openai.Client {
+	t.Helper()
+	f := httptest.NewServer(h)
+	t.Cleanup(f.Close)
+	c, err := openai.New(f.URL, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// found compares findings, each a name and its status, with those that are wanted; one of them
+// must say text.
+func found(t *testing.T, findings []judge.Finding, want, text string) {
+	t.Helper()
+	var got, texts []string
+	for _, f := range findings {
+		got, texts = append(got, f.Name+" "+f.Status), append(texts, f.Found)
+		if f.Group != groupRecall || f.Status == judge.Fail && f.Fix == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if s := strings.Join(got, ", "); s != want || !strings.Contains(strings.Join(texts, "\n"), text) {
+		t.Errorf("got\n%s\nwant\n%s\nfound\n%s", s, want, strings.Join(texts, "\n"))
+	}
+}
+
 func TestRecallCheck(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -133,30 +162,13 @@ func TestRecallCheck(t *testing.T) {
 			if m == nil {
 				m = &rememberer{}
 			}
-			f := httptest.NewServer(m)
-			defer f.Close()
-			c, err := openai.New(f.URL, "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			r := recallCheck{timeout: time.Minute, model: "tiny", c: c, paths: func(_ context.Context, role cluster.Role) map[string][]cluster.Path {
+			r := recallCheck{timeout: time.Minute, model: "tiny", c: talk(t, m), paths: func(_ context.Context, role cluster.Role) map[string][]cluster.Path {
 				if role == cluster.RolePrefill {
 					return map[string][]cluster.Path{"worker-2": {{From: "worker-2", To: "worker-3", Transport: "shm"}}}
 				}
 				return map[string][]cluster.Path{"worker-4": {{From: "worker-4", To: "worker-1", Transport: "tcp"}}}
 			}}
-			found := r.run(t.Context(), recallWorkers(tc.prefill, 2))
-			var got, texts []string
-			for _, f := range found {
-				got, texts = append(got, f.Name+" "+f.Status), append(texts, f.Found)
-				if f.Group != groupRecall || f.Status == judge.Fail && f.Fix == "" {
-					t.Errorf("%+v", f)
-				}
-			}
-			if s := strings.Join(got, ", "); s != tc.want || !strings.Contains(strings.Join(texts, "\n"), tc.text) {
-				t.Errorf("got\n%s\nwant\n%s\nfound\n%s", s, tc.want, strings.Join(texts, "\n"))
-			}
+			found(t, r.run(t.Context(), recallWorkers(tc.prefill, 2)), tc.want, tc.text)
 			if m.asked != tc.asked {
 				t.Errorf("%d questions, want %d", m.asked, tc.asked)
 			}
