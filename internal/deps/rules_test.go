@@ -77,6 +77,7 @@ var onlyRules = []only{
 	{"media/prepare", []string{"media/picture"}, "pure: a picture and a checkpoint's files in, numbers and texts out; it knows no model and no prompt"},
 	{"tensorfile", []string{"model/safetensors"}, "pure: bytes in, tensors out; safetensors are parsed as weights are"},
 	{"mooncake", nil, "pure: the text of a trace in, requests out; load generators and simulations play them"},
+	{"profile", nil, "pure: figures of a worker in, predictions out; planners and simulations use it"},
 	{"bench", []string{"bench/...", "openai"}, "sends a load to any server and knows no cluster"},
 	{"bench/arrival", nil, "pure: a rate in, times out"},
 	{"bench/workload", []string{"mooncake"}, "pure: lengths and texts of prompts; who sends them is above"},

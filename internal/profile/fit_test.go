@@ -1,0 +1,104 @@
+package profile
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func randomWork(r *rand.Rand) (w Work) {
+	for range r.IntN(20) {
+		w.Add(r.IntN(4000), 1)
+	}
+	for range r.IntN(3) {
+		w.Add(r.IntN(2000), 2+r.IntN(500))
+	}
+	return w
+}
+
+// Costs come back from steps that were made with them, and with 5 % of noise nearly so.
+func TestFitFindsCosts(t *testing.T) {
+	want := example().Step
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, noise := range []float64{0, 0.05} {
+		var samples []Sample
+		for range 3000 {
+			w := randomWork(r)
+			samples = append(samples, Sample{w, want.StepSeconds(w) * (1 + noise*r.NormFloat64())})
+		}
+		got, q, err := Fit(samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, v := range got.all() {
+			// The error of a mean of 3000 is below 2 % of the noise; costs that hide behind others get more.
+			if truth := *want.all()[j]; math.Abs(*v/truth-1) > 1e-6+2*noise {
+				t.Errorf("noise %v: cost %d is %v, want %v", noise, j, *v, truth)
+			}
+		}
+		if q.Samples != 3000 || q.MeanError > 1e-9+noise || math.Abs(q.Bias) > 1e-9+noise*noise*2 || q.P95Error > 1e-9+2.2*noise || len(q.Unseen) > 0 {
+			t.Errorf("noise %v: %+v", noise, q)
+		}
+	}
+}
+
+// No cost is negative: the best of those that may be stands where the least squares would be
+// below zero. No random change of the costs is better.
+func TestFitKeepsCostsAboveZero(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	zeros := 0
+	for range 20 {
+		var samples []Sample
+		for range 40 {
+			w := randomWork(r)
+			samples = append(samples, Sample{w, (1e-3 + 1e-5*float64(w.Tokens)) * math.Exp(r.NormFloat64())})
+		}
+		got, _, err := Fit(samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := squares(got, samples)
+		for range 300 {
+			other := got
+			for _, v := range other.all() {
+				if *v < 0 {
+					t.Fatalf("%+v", got)
+				}
+				*v = max(0, *v*(1+0.1*r.NormFloat64())+1e-9*r.NormFloat64())
+			}
+			if s := squares(other, samples); s < least*(1-1e-9) {
+				t.Fatalf("%+v leaves %v, %+v only %v", got, least, other, s)
+			}
+		}
+		for _, v := range got.all() {
+			if *v == 0 {
+				zeros++
+			}
+		}
+	}
+	if zeros == 0 {
+		t.Error("no bound was needed: this test shows nothing")
+	}
+}
+
+func squares(c Costs, samples []Sample) (sum float64) {
+	for _, s := range samples {
+		off := c.StepSeconds(s.Work)/s.Seconds - 1
+		sum += off * off
+	}
+	return sum
+}
+
+func TestFitOfLittle(t *testing.T) {
+	got, q, err := Fit([]Sample{{Work{Decodes: 1, DecodeContext: 10}, 0.01}, {Work{Decodes: 1, DecodeContext: 10}, 0.01}})
+	if err != nil || math.Abs(got.StepSeconds(Work{Decodes: 1, DecodeContext: 10})-0.01) > 1e-12 || !slices.Equal(q.Unseen, []string{"token_s", "chunk_context_s"}) {
+		t.Errorf("%+v, %+v, %v", got, q, err)
+	}
+	for _, bad := range [][]Sample{nil, {{Work{}, 0}}, {{Work{}, math.NaN()}}, {{Work{}, math.Inf(1)}}} {
+		if _, _, err := Fit(bad); !errors.Is(err, ErrSamples) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
