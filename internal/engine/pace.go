@@ -24,7 +24,9 @@ func (p *pace) pause() { p.ended = time.Time{} }
 
 // end learns from a step with work w that the backend has computed.
 func (p *pace) end(now time.Time, b Backend, w *stepWork) StepReport {
-	r := StepReport{Decodes: w.decodes, PrefillTokens: w.tokens, Wall: now.Sub(p.began)}
+	r := StepReport{
+		Decodes: w.decodes, DecodeContext: w.decodeContext, PrefillTokens: w.tokens, ChunkContext: w.chunkContext, Wall: now.Sub(p.began),
+	}
 	r.Busy = r.Wall
 	if t, ok := b.(BusyTimer); ok {
 		r.Busy = min(max(t.Busy(), 0), r.Wall)
@@ -61,10 +63,13 @@ func (p *pace) prefillRate(n int) float64 {
 	return float64(n) / p.model.predict(&stepWork{tokens: n, chunkContext: chunkContext(0, n)})
 }
 
-// StepReport describes one computed step.
+// StepReport describes one computed step. Its counts are the features that the duration of
+// a step depends on.
 type StepReport struct {
 	Decodes       int           // entries of one token: decoding sequences and their drafts
+	DecodeContext int           // positions that those attend to, summed
 	PrefillTokens int           // tokens in chunks of prompts
+	ChunkContext  int           // positions that each of these tokens attends to, summed
 	Predicted     time.Duration // predicted value of Busy; 0 for the very first step
 	Busy          time.Duration // computing
 	Wall          time.Duration // computing and waiting for the device
