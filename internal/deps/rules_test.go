@@ -78,6 +78,7 @@ var onlyRules = []only{
 	{"tensorfile", []string{"model/safetensors"}, "pure: bytes in, tensors out; safetensors are parsed as weights are"},
 	{"mooncake", nil, "pure: the text of a trace in, requests out; load generators and simulations play them"},
 	{"profile", nil, "pure: figures of a worker in, predictions out; planners and simulations use it"},
+	{"simulate", []string{"bench/arrival", "bench/stats", "bench/workload", "blockhash", "cluster", "engine", "engine/mock", "fairqueue", "kvindex", "mooncake", "profile", "protocol", "router"}, "plays decisions and engines in virtual time: no clock, no network"},
 	{"bench", []string{"bench/...", "openai"}, "sends a load to any server and knows no cluster"},
 	{"bench/arrival", nil, "pure: a rate in, times out"},
 	{"bench/workload", []string{"mooncake"}, "pure: lengths and texts of prompts; who sends them is above"},
