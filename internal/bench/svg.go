@@ -19,28 +19,33 @@ const (
 	chartSteps              = 200 // of a distribution
 )
 
-// chart is dots, or a line, over two linear axes that begin at 0.
-type chart struct {
-	title, across string
-	xs, ys        []float64
-	line          bool
+// Chart is dots, or a line, over two linear axes that begin at 0.
+type Chart struct {
+	Title, Across string
+	Xs, Ys        []float64 // equally many
+	Line          bool
 }
 
 // SVG draws times to the first token and between tokens over the time of the load, and how
 // they are distributed. It needs a report that [Run] returned: one that was read has no
 // points.
 func (r *Report) SVG(w io.Writer) error {
-	ttft, itl := chart{title: "TTFT, ms", across: "s"}, chart{title: "ITL of each answer, ms", across: "s"}
+	ttft, itl := Chart{Title: "TTFT, ms", Across: "s"}, Chart{Title: "ITL of each answer, ms", Across: "s"}
 	for _, p := range r.points {
-		ttft.xs, ttft.ys = append(ttft.xs, p.at), append(ttft.ys, p.ttft)
-		itl.xs, itl.ys = append(itl.xs, p.at), append(itl.ys, p.itl)
+		ttft.Xs, ttft.Ys = append(ttft.Xs, p.at), append(ttft.Ys, p.ttft)
+		itl.Xs, itl.Ys = append(itl.Xs, p.at), append(itl.Ys, p.itl)
 	}
-	charts := []chart{ttft, distribution("TTFT: share of requests below", r.sorted["ttft"]), itl, distribution("ITL: share of tokens below", r.sorted["itl"])}
+	return WriteCharts(w, r.Model+" · "+r.Load.Arrivals+" · "+r.Started.UTC().Format("2006-01-02 15:04 MST"),
+		ttft, distribution("TTFT: share of requests below", r.sorted["ttft"]), itl, distribution("ITL: share of tokens below", r.sorted["itl"]))
+}
+
+// WriteCharts draws charts as one SVG, two in a row.
+func WriteCharts(w io.Writer, title string, charts ...Chart) error {
 	var b strings.Builder
-	width, height := 2*chartWidth, chartHead+2*chartHeight
+	width, height := 2*chartWidth, chartHead+(len(charts)+1)/2*chartHeight
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", width, height, width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
-	fmt.Fprintf(&b, `<text x="12" y="20" font-size="14">%s</text>`+"\n", escape(r.Model+" · "+r.Load.Arrivals+" · "+r.Started.UTC().Format("2006-01-02 15:04 MST")))
+	fmt.Fprintf(&b, `<text x="12" y="20" font-size="14">%s</text>`+"\n", escape(title))
 	for i, c := range charts {
 		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", i%2*chartWidth, chartHead+i/2*chartHeight)
 		c.draw(&b)
@@ -52,26 +57,26 @@ func (r *Report) SVG(w io.Writer) error {
 }
 
 // distribution is the share of sorted values up to each value.
-func distribution(title string, sorted []float64) chart {
-	c := chart{title: title, across: "ms", line: true}
+func distribution(title string, sorted []float64) Chart {
+	c := Chart{Title: title, Across: "ms", Line: true}
 	for i := range min(len(sorted), chartSteps) {
 		k := i
 		if len(sorted) > chartSteps {
 			k = i * (len(sorted) - 1) / (chartSteps - 1)
 		}
-		c.xs, c.ys = append(c.xs, sorted[k]), append(c.ys, float64(k+1)/float64(len(sorted)))
+		c.Xs, c.Ys = append(c.Xs, sorted[k]), append(c.Ys, float64(k+1)/float64(len(sorted)))
 	}
 	return c
 }
 
-func (c chart) draw(b *strings.Builder) {
-	fmt.Fprintf(b, `<text x="%d" y="18" font-size="12" font-weight="bold">%s</text>`+"\n", chartLeft, escape(c.title))
-	if len(c.xs) == 0 {
+func (c Chart) draw(b *strings.Builder) {
+	fmt.Fprintf(b, `<text x="%d" y="18" font-size="12" font-weight="bold">%s</text>`+"\n", chartLeft, escape(c.Title))
+	if len(c.Xs) == 0 {
 		fmt.Fprintf(b, `<text x="%d" y="%d">nothing to show</text>`+"\n", chartLeft, chartHeight/2)
 		return
 	}
-	xTick, xEnd := ticks(c.xs)
-	yTick, yEnd := ticks(c.ys)
+	xTick, xEnd := ticks(c.Xs)
+	yTick, yEnd := ticks(c.Ys)
 	x := func(v float64) float64 { return chartLeft + v/xEnd*(chartWidth-chartLeft-chartRight) }
 	y := func(v float64) float64 { return chartHeight - chartFoot - v/yEnd*(chartHeight-chartTop-chartFoot) }
 	for i := 0; float64(i)*yTick <= yEnd*1.001; i++ {
@@ -82,17 +87,17 @@ func (c chart) draw(b *strings.Builder) {
 		at := x(float64(i) * xTick)
 		fmt.Fprintf(b, `<path d="M%.1f %dv4" stroke="#888888"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", at, chartHeight-chartFoot, at, chartHeight-chartFoot+16, round(float64(i)*xTick))
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", chartWidth-chartRight, chartHeight-4, c.across)
-	if c.line {
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", chartWidth-chartRight, chartHeight-4, c.Across)
+	if c.Line {
 		b.WriteString(`<polyline fill="none" stroke="#0072B2" stroke-width="1.5" points="`)
-		for i := range c.xs {
-			fmt.Fprintf(b, "%.1f,%.1f ", x(c.xs[i]), y(c.ys[i]))
+		for i := range c.Xs {
+			fmt.Fprintf(b, "%.1f,%.1f ", x(c.Xs[i]), y(c.Ys[i]))
 		}
 		b.WriteString(`"/>` + "\n")
 		return
 	}
-	for i := range c.xs {
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="1.6" fill="#0072B2" fill-opacity="0.5"/>`+"\n", x(c.xs[i]), y(c.ys[i]))
+	for i := range c.Xs {
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="1.6" fill="#0072B2" fill-opacity="0.5"/>`+"\n", x(c.Xs[i]), y(c.Ys[i]))
 	}
 }
 
