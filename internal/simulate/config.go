@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
@@ -49,6 +50,9 @@ type Config struct {
 	Tick       time.Duration
 	// MaxWorkers bounds the workers that exist at a time; default 1024.
 	MaxWorkers int
+
+	// Observe, if set, is told each step of a worker.
+	Observe func(worker string, r engine.StepReport)
 
 	Interval time.Duration // of the series; default a minute
 	Records  bool          // keep a record of each request
@@ -132,4 +136,9 @@ func (c Config) withDefaults() (Config, router.Policy, error) {
 		return c, nil, fmt.Errorf("simulate: blocks of %d tokens at prefill workers and of %d at decode workers", b, a)
 	}
 	return c, policy, nil
+}
+
+// Sample makes of what an engine reports of a step what [profile.Fit] finds costs from.
+func Sample(r engine.StepReport) profile.Sample {
+	return profile.Sample{Work: profile.Work{Decodes: r.Decodes, DecodeContext: r.DecodeContext, Tokens: r.PrefillTokens, ChunkContext: r.ChunkContext}, Seconds: r.Busy.Seconds()}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/bench/arrival"
 	"github.com/dynctl/dynctl/internal/bench/workload"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/mooncake"
 	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -318,6 +319,28 @@ func TestDisaggregationShortensGaps(t *testing.T) {
 	together := play(t, Config{Profile: h100(), Decode: 2, Load: load()})
 	if apart.ITL.P99 > together.ITL.P99/2 || apart.Remote != apart.Succeeded || together.Remote != 0 {
 		t.Errorf("apart: ITL p99 %v ms, %d of %d remote; together: %v ms", apart.ITL.P99, apart.Remote, apart.Succeeded, together.ITL.P99)
+	}
+}
+
+// The costs of the workers follow from what their engines report of their steps.
+func TestCostsFollowFromReports(t *testing.T) {
+	want := h100().Step
+	var samples []profile.Sample
+	r := play(t, Config{Profile: h100(), Prefill: 1, Decode: 1, Load: NewTrace(traceOf(t, 150), 2, 1), Observe: func(worker string, r engine.StepReport) {
+		if worker == "worker-2" {
+			samples = append(samples, Sample(r))
+		}
+	}})
+	got, q, err := profile.Fit(samples)
+	if err != nil || len(samples) < 500 || len(samples) >= r.Steps {
+		t.Fatalf("%d samples of %d steps, %v", len(samples), r.Steps, err)
+	}
+	for name, c := range map[string][2]float64{
+		"step": {got.Step, want.Step}, "decode": {got.Decode, want.Decode}, "decode context": {got.DecodeContext, want.DecodeContext}, "token": {got.Token, want.Token}, "chunk context": {got.ChunkContext, want.ChunkContext},
+	} {
+		if math.Abs(c[0]/c[1]-1) > 1e-3 { // steps take whole nanoseconds
+			t.Errorf("%s: %v, want %v; %+v", name, c[0], c[1], q)
+		}
 	}
 }
 

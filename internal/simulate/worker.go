@@ -96,9 +96,13 @@ func (w *worker) equip(role cluster.Role) error {
 	}
 	l := w.profile.Limits
 	w.device = mock.Timed{BlockSize: l.BlockSize, MaxContext: l.MaxContext, Took: w.took, Token: w.token}
+	var observe func(engine.StepReport)
+	if w.s.Observe != nil {
+		observe = func(r engine.StepReport) { w.s.Observe(w.name, r) }
+	}
 	var err error
 	w.engine, err = engine.NewStepper(engine.Config{
-		NumBlocks: l.KVBlocks, MaxSeqs: l.MaxSeqs, MaxBatchTokens: l.MaxBatchTokens, ITLTarget: profile.Seconds(l.ITLTarget), Sink: w,
+		Observe: observe, NumBlocks: l.KVBlocks, MaxSeqs: l.MaxSeqs, MaxBatchTokens: l.MaxBatchTokens, ITLTarget: profile.Seconds(l.ITLTarget), Sink: w,
 		Now: func() time.Time { return time.Unix(0, 0).Add(w.s.now + w.ahead) },
 	}, &w.device)
 	if err != nil {
