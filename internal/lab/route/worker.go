@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/router"
 )
 
@@ -86,12 +87,12 @@ type kvEvent struct {
 // newWorker returns a worker whose clock is now.
 func newWorker(i int, c *Config, now *time.Duration) (*worker, error) {
 	w := &worker{id: cluster.InstanceID(i), name: cluster.WorkerName(i), device: device{timing: c.Timing, requests: c.Requests}}
-	w.began = func() { w.early = len(w.events) }
+	w.Timed = mock.Timed{BlockSize: BlockSize, Took: w.compute, Token: w.token}
 	var err error
 	w.engine, err = engine.NewStepper(engine.Config{
 		NumBlocks: c.Blocks, MaxSeqs: maxSequences, MaxBatchTokens: maxBatchTokens, MaxWaiting: len(c.Requests) + 1, Sink: w,
 		Now: func() time.Time { return time.Unix(0, 0).Add(*now + w.ahead) },
-	}, w)
+	}, &w.Timed)
 	if err != nil {
 		return nil, fmt.Errorf("worker %d: %w", i, err)
 	}
@@ -113,11 +114,11 @@ func (w *worker) Removed(hashes []uint64, _ string) {
 
 func (w *worker) Cleared(int) {}
 
-// Step computes a batch, which takes the time that the clock advances.
-func (w *worker) Step(ctx context.Context, entries []engine.BatchSeq) error {
-	err := w.device.Step(ctx, entries)
-	w.ahead = w.took
-	return err
+// compute computes a batch, which takes the time that the clock advances.
+func (w *worker) compute(entries []engine.BatchSeq) time.Duration {
+	w.early = len(w.events)
+	w.ahead = w.device.compute(entries)
+	return w.ahead
 }
 
 // submit hands a request to the engine. r holds what the job does not say.
