@@ -53,6 +53,8 @@ func TestCommandLine(t *testing.T) {
 		{nil, exitOK, "gpu-check", ""},
 		{[]string{"--version"}, exitOK, "dynlab version ", ""},
 		{[]string{"speed"}, exitUsage, "", `dynlab: unknown command "speed"`},
+		{[]string{"simulate"}, exitUsage, "", "dynlab: name a --trace or a --rate"},
+		{[]string{"simulate", "--rate", "1"}, exitUsage, "", "dynlab: name a --profile"},
 		{[]string{"bench", "all", "--fast"}, exitUsage, "", "dynlab: unknown flag: --fast"},
 	} {
 		code, stdout, stderr := execute(t, c.args...)

@@ -76,16 +76,21 @@ func (p *Profile) TTFT(isl int) float64 {
 	return p.Overheads.Frontend + p.prefill(isl) + p.Overheads.Delivery
 }
 
-// prefill returns the seconds of the steps that compute a prompt alone.
-func (p *Profile) prefill(isl int) (s float64) {
-	for start := 0; start < isl; {
-		n := min(isl-start, max(1, p.Limits.MaxBatchTokens))
-		var w Work
-		w.Add(start, n)
-		s += p.Step.StepSeconds(w)
-		start += n
+// prefill returns the seconds of the steps that compute a prompt alone: in chunks of
+// MaxBatchTokens, of which the last one may be a single token.
+func (p *Profile) prefill(isl int) float64 {
+	if isl <= 0 {
+		return 0
 	}
-	return s
+	chunk := max(1, p.Limits.MaxBatchTokens)
+	steps, last := (isl+chunk-1)/chunk, (isl-1)%chunk+1
+	var w Work
+	w.Add(0, isl-last)
+	w.Add(isl-last, last)
+	if chunk == 1 { // as if it were decoded
+		w = Work{Decodes: isl, DecodeContext: isl * (isl + 1) / 2}
+	}
+	return p.Step.StepSeconds(w) + float64(steps-1)*p.Step.Step
 }
 
 // PrefillThroughput returns the prompt tokens per second that a worker computes, of prompts

@@ -3,6 +3,7 @@ package profile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -42,6 +43,18 @@ func TestPredictionsFromCosts(t *testing.T) {
 	chunks := 2*10e-3 + 150*2e-4 + 1e-7*(100*101/2+50*100+50*51/2)
 	near(t, "TTFT", p.TTFT(150), chunks+3e-3)
 	near(t, "prefill throughput", p.PrefillThroughput(150), 150/chunks)
+	for _, isl := range []int{1, 2, 99, 100, 101, 200, 201, 350} {
+		for _, most := range []int{1, 2, 100} {
+			p.Limits.MaxBatchTokens = most
+			sum := 3e-3
+			for start := 0; start < isl; start += most {
+				var w Work
+				w.Add(start, min(most, isl-start))
+				sum += p.StepSeconds(w)
+			}
+			near(t, fmt.Sprintf("TTFT of %d in chunks of %d", isl, most), p.TTFT(isl), sum)
+		}
+	}
 	near(t, "ITL", p.ITL(4000, 1000), 10e-3+4*1e-3+4000e-6)
 	near(t, "transfer rate", p.KV.TransferRate(), 1000)
 	// 8 sequences of 1000 tokens: 10 + 8 + 8 ms; the pool of 16000 has more room.

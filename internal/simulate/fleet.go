@@ -101,12 +101,12 @@ func (s *simulation) drained(w *worker) error {
 
 // Action changes the fleet.
 type Action struct {
-	Role cluster.Role
+	Role cluster.Role `json:"role"`
 	// Workers is the number of workers that Role shall have; used unless Flip names one. More
 	// of them start, or those with least to do drain.
-	Workers int
+	Workers int `json:"workers"`
 	// Flip names a worker that shall drain and take Role.
-	Flip string
+	Flip string `json:"flip,omitempty"`
 }
 
 // Controller decides how many workers there are.

@@ -191,6 +191,19 @@ func TestQueueOfFixedService(t *testing.T) {
 	}
 }
 
+// Two transfers that leave one prefill worker at once share its link, also to different
+// decode workers.
+func TestTransfersShareTheLinkOut(t *testing.T) {
+	load := &list{prompt(0, 1, 65, 1), prompt(time.Millisecond, 2, 65, 1), prompt(2*time.Millisecond, 3, 65, 1)}
+	r := play(t, Config{Profile: plain(), Prefill: 1, Decode: 3, Policy: router.LeastLoaded, Disagg: always, Records: true, Load: load})
+	// The second and the third prompt are computed together, from 16.4 to 39.2 ms.
+	for i, rec := range r.Records[1:] {
+		if want := 39.2 + 12.8 + 1 + 11 - float64(i+1); !close9(rec.TTFT, want) {
+			t.Errorf("TTFT %v ms, want %v: %+v", rec.TTFT, want, r.Records)
+		}
+	}
+}
+
 func traceOf(t *testing.T, n int) []mooncake.Request {
 	t.Helper()
 	// A trace like those of Mooncake: conversations of several requests, one system prompt.
