@@ -29,6 +29,7 @@ import (
 type simulateFlags struct {
 	file, compare           string
 	profile, prefillProfile string
+	tables                  string
 	prefill, decode         int
 
 	trace    string
@@ -77,6 +78,7 @@ of Mooncake, or requests at random times with --rate.`,
 	flags.StringVar(&f.compare, "compare", "", "another topology file, played with the same load")
 	flags.StringVar(&f.profile, "profile", "", "profile of the workers, as JSON (docs/simulation.md)")
 	flags.StringVar(&f.prefillProfile, "prefill-profile", "", "profile of prefill workers, if it differs")
+	flags.StringVar(&f.tables, "dynamo-profile", "", "folder of results of NVIDIA Dynamo's profiler: its tables, in place of the profile's costs of steps")
 	flags.IntVar(&f.prefill, "prefill", 0, "number of prefill workers, without -f")
 	flags.IntVar(&f.decode, "decode", 1, "number of decode workers, without -f")
 	flags.StringVar(&f.trace, "trace", "", "trace of requests in the format of Mooncake")
@@ -185,6 +187,11 @@ func (f *simulateFlags) clusters(stderr io.Writer) ([]simulation.Played, error) 
 	decode, err := readProfile(f.profile)
 	if err != nil {
 		return nil, err
+	}
+	if f.tables != "" {
+		if decode, err = simulation.WithTables(decode, f.tables); err != nil {
+			return nil, err
+		}
 	}
 	var prefill *profile.Profile
 	if f.prefillProfile != "" {

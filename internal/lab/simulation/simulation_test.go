@@ -5,7 +5,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +80,41 @@ router: {policy: random, active_decode_blocks_threshold: 0.5, active_prefill_tok
 	}
 	if example(t).Limits.KVBlocks == 99 {
 		t.Error("the profile was changed")
+	}
+}
+
+// The tables of Dynamo's profiler take the place of costs: a prompt takes what they say.
+func TestWithTables(t *testing.T) {
+	dir := t.TempDir()
+	for name, file := range map[string]string{"selected_prefill_interpolation": "prefill.npz", "selected_decode_interpolation": "decode.npz"} {
+		b, err := os.ReadFile("../../profile/testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := WithTables(example(t), dir); err == nil {
+			t.Error("no error without all tables")
+		}
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "raw_data.npz"), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := WithTables(example(t), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Overheads = profile.Overheads{}
+	load := &simulate.Open{From: workload.Synthetic{Input: workload.Fixed(4000), Output: workload.Fixed(3), Turns: 1}, Schedule: arrival.New(arrival.Constant(1), false, 1), Count: 1}
+	r, err := simulate.Run(t.Context(), simulate.Config{Profile: p, Decode: 1, Load: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 250.5 ms in the table, at 4000 tokens; the mean context of a chunk is a token more. An
+	// answer of a context of 4000 tokens in a pool of 64000 is beyond the rows of the table: 10 ms.
+	if math.Abs(r.TTFT.P50-250.5) > 0.1 || math.Abs(r.ITL.P50-10) > 0.05 {
+		t.Errorf("TTFT %v ms, ITL %v ms", r.TTFT.P50, r.ITL.P50)
 	}
 }
 
