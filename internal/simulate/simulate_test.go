@@ -204,6 +204,19 @@ func TestTransfersShareTheLinkOut(t *testing.T) {
 	}
 }
 
+// A prefill worker holds two prompts of the prefill queue: the third waits until the KV of the
+// first has arrived.
+func TestPrefillQueueByHand(t *testing.T) {
+	load := &list{prompt(0, 1, 65, 1), prompt(time.Millisecond, 2, 65, 1), prompt(2*time.Millisecond, 3, 65, 1)}
+	r := play(t, Config{Profile: plain(), Prefill: 1, Decode: 3, Policy: router.LeastLoaded, Strategy: protocol.StrategyDecodeFirst, Disagg: always, Records: true, Load: load})
+	// Steps end at 16.4, 32.8 and 49.2 ms; the first KV has arrived at 23.8 ms.
+	for i, rec := range r.Records {
+		if want := 16.4*float64(i+1) + 6.4 + 1 + 11 - float64(i); !close9(rec.TTFT, want) {
+			t.Errorf("TTFT %v ms, want %v: %+v", rec.TTFT, want, r.Records)
+		}
+	}
+}
+
 func traceOf(t *testing.T, n int) []mooncake.Request {
 	t.Helper()
 	// A trace like those of Mooncake: conversations of several requests, one system prompt.
