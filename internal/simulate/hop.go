@@ -44,9 +44,6 @@ func (h *hop) submit(w *worker) error {
 // advance is told that so many tokens are computed.
 func (h *hop) advance(computed int) error {
 	h.computed = computed
-	if h.s.Sequential && h.flight != nil {
-		return nil // the decode worker reads all at once
-	}
 	return h.move()
 }
 
