@@ -390,6 +390,30 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The router counts what requests use until they end: their prompts and what they generate.
+func TestRequestsCountUntilTheyEnd(t *testing.T) {
+	limits := router.BusyLimits{KVShare: 0.02} // of 1000 blocks
+	var apart list
+	for i := range 5 {
+		apart = append(apart, prompt(time.Duration(i)*time.Second, uint64(i), 160, 1))
+	}
+	if r := play(t, Config{Profile: plain(), Decode: 1, Busy: limits, StatusPeriod: time.Hour, Load: &apart}); r.Succeeded != 5 {
+		t.Errorf("one after the other: %v", r.Refused)
+	}
+	for at, refused := range map[time.Duration]int{time.Second: 0, 4 * time.Second: 1} {
+		// 11 ms for each token: 320 of them after 3.5 s.
+		r := play(t, Config{Profile: plain(), Decode: 1, Busy: limits, StatusPeriod: time.Hour, Load: &list{prompt(0, 1, 16, 400), prompt(at, 2, 16, 1)}})
+		if r.Refused[RefusedBusy] != refused {
+			t.Errorf("after %s: %v", at, r.Refused)
+		}
+	}
+	// What a worker says counts, too.
+	r := play(t, Config{Profile: plain(), Decode: 1, Busy: limits, Strategy: protocol.StrategyDecodeFirst, Load: &list{prompt(0, 1, 319, 100), prompt(1500*time.Millisecond, 1, 319, 1)}})
+	if r.Refused[RefusedBusy] != 1 {
+		t.Errorf("%v", r.Refused)
+	}
+}
+
 func TestConfigIsChecked(t *testing.T) {
 	for name, c := range map[string]Config{
 		"no profile": {Decode: 1, Load: &list{}}, "no load": {Profile: plain(), Decode: 1}, "no worker": {Profile: plain(), Load: &list{}},
