@@ -60,7 +60,7 @@ var onlyRules = []only{
 	{"engine", []string{"cluster", "fairqueue", "kvlayout", "model/...", "metrics", "protocol", "blockhash"}, "knows no backend: the agent injects it"},
 	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "kvlayout", "model/...", "metrics", "host", "patience", "sharedmem"}, "a backend is arithmetic"},
 	{"engine/gpu/...", []string{"cluster", "engine", "engine/gpu/...", "cuda/...", "kvlayout", "model/...", "metrics", "protocol"}, "a backend is arithmetic, this one on kernels of a driver that it is given"},
-	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "kvlayout", "model/...", "metrics", "sharedmem"}, "a backend is arithmetic, this one pretended"},
+	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "kvlayout", "model/...", "metrics", "protocol", "sharedmem"}, "a backend is arithmetic, this one pretended"},
 	{"kvlayout", nil, "pure: engine, backends and kernels agree on it without knowing each other"},
 	{"cuda/...", []string{"cluster", "cuda/...", "dynlib", "kvlayout"}, "a driver that a machine may have, and kernels; engine/gpu computes with them. It satisfies nixl's interfaces without importing them"},
 	{"lab/cuda/...", []string{"cuda/...", "dynlib", "kvlayout", "lab/cuda/...", "model/safetensors"}, "stands for a driver and for kernels, and knows no engine"},

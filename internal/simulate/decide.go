@@ -78,21 +78,15 @@ func (s *simulation) prefillPolicy() router.Policy {
 	return p
 }
 
-// hints are what a frontend tells decode workers of prefill workers.
-type hints struct {
-	protocol.PrefillHints
-	workers, queue int // ready prefill workers, prompts in the queue
-}
-
 // prefillHints gathers the hints of a request, as frontend/caches.go does. The index has just
 // been looked up.
-func (s *simulation) prefillHints(j *job) (h hints) {
-	var rates, told, cached int
+func (s *simulation) prefillHints(j *job) (h protocol.PrefillHints) {
+	var workers, rates, told, cached int
 	for _, w := range s.workers {
 		if w.role != cluster.RolePrefill || w.state != Ready {
 			continue
 		}
-		h.workers++
+		workers++
 		cached += s.match.Find(w.id).Total()
 		if w.status.rate > 0 {
 			rates, h.Rate = rates+1, h.Rate+w.status.rate
@@ -104,12 +98,12 @@ func (s *simulation) prefillHints(j *job) (h hints) {
 	h.Rate /= float64(max(1, rates))
 	h.Prompts, h.Waiting = h.Prompts/float64(max(1, told)), h.Waiting/max(1, told)
 	h.TransferRate = s.PrefillProfile.KV.TransferRate()
-	h.Cached = cached * j.routed.BlockSize / max(1, h.workers)
+	h.Cached = cached * j.routed.BlockSize / max(1, workers)
 	return h
 }
 
 // decide answers the engine of the decode worker, as worker/decode/disaggregate.go does.
-func (j *job) decide(prompt, cached int, h hints) engine.Decision {
+func (j *job) decide(prompt, cached int, h protocol.PrefillHints) engine.Decision {
 	s := j.s
 	stats := j.worker.engine.Engine.Stats()
 	share := float64(stats.KVUsed()) / float64(stats.KVTotal)

@@ -73,6 +73,20 @@ func TestScaleOutAndIn(t *testing.T) {
 	}
 }
 
+// A worker is busy while it computes a step, and not for what of the step is still to come.
+func TestBusyWithinAStep(t *testing.T) {
+	c := &script{}
+	r := play(t, Config{Profile: plain(), Decode: 1, Load: &list{prompt(time.Millisecond, 1, 100, 1)}, Controller: c, Tick: 8 * time.Millisecond, Interval: 8 * time.Millisecond})
+	for i, want := range []float64{7. / 8, 1} { // it computes from 1 to 21 ms
+		if got := c.seen[i].Workers[0].Busy; !close9(got, want) || !close9(r.Series[i].DecodeUse, want) {
+			t.Errorf("window %d: busy %v and %v, want %v", i, got, r.Series[i].DecodeUse, want)
+		}
+	}
+	if len(r.Series) != 3 || !close9(r.Series[2].AtS, 0.021) || !close9(r.Series[2].DecodeUse, 1) || !close9(r.DecodeBusy, 20./21) {
+		t.Errorf("%+v, busy %v", r.Series, r.DecodeBusy)
+	}
+}
+
 // A flip makes a decode worker of a prefill worker; what it computed moves before.
 func TestFlip(t *testing.T) {
 	p := plain()
