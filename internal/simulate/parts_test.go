@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/kvindex"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 )
@@ -45,6 +46,45 @@ func TestAgendaKeepsTheOrder(t *testing.T) {
 	slices.SortStableFunc(want, func(a, b key) int { return int(a.at - b.at) })
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
+
+// The router's index has what the caches of the engines hold, once their events have come.
+func TestIndexFollowsCaches(t *testing.T) {
+	p := h100()
+	p.Limits.KVBlocks = 700
+	s, err := newSimulation(Config{Profile: p, Prefill: 1, Decode: 2, Load: NewTrace(traceOf(t, 200), 1, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.play(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for last := s.now + s.EventDelay; ; {
+		at, _ := s.agenda.next() // periodic events never end
+		if at > last {
+			break
+		}
+		e := s.agenda.take()
+		s.now = e.at
+		if err := e.do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range s.workers {
+		want, err := w.engine.Engine.Resident(t.Context(), func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.index.Snapshot(w.id, kvindex.Device)
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) || len(want) < 300 {
+			t.Errorf("%s holds %d blocks, the index knows %d", w.name, len(want), len(got))
+		}
+		if w.engine.Engine.Stats().EvictedTotal == 0 {
+			t.Errorf("%s has evicted nothing: this test shows little", w.name)
+		}
 	}
 }
 

@@ -48,6 +48,17 @@ type simulation struct {
 
 // Run plays a simulation until the load has ended and all its requests have, or ctx ends.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
+	s, err := newSimulation(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.play(ctx); err != nil {
+		return nil, err
+	}
+	return s.result, nil
+}
+
+func newSimulation(cfg Config) (*simulation, error) {
 	cfg, policy, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -72,23 +83,28 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Controller != nil {
 		s.every(cfg.Tick, s.control)
 	}
+	return s, nil
+}
+
+// play has everything happen until the load has ended and all its requests have.
+func (s *simulation) play(ctx context.Context) error {
 	for n := 0; s.open > 0 || !s.ended || s.flying > 0; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
-			return nil, fmt.Errorf("simulate: %w", context.Cause(ctx))
+			return fmt.Errorf("simulate: %w", context.Cause(ctx))
 		}
 		e := s.agenda.take()
 		s.now = e.at
 		if err := e.do(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, w := range s.workers {
 		if err := w.engine.Engine.Check(ctx, true); err != nil {
-			return nil, fmt.Errorf("simulate: worker %s after the last request: %w", w.name, err)
+			return fmt.Errorf("simulate: worker %s after the last request: %w", w.name, err)
 		}
 	}
 	s.tally.end()
-	return s.result, nil
+	return nil
 }
 
 var roles = []cluster.Role{cluster.RolePrefill, cluster.RoleDecode}
