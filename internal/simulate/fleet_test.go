@@ -7,6 +7,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/bench/workload"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/kvindex"
 	"github.com/dynctl/dynctl/internal/router"
 )
 
@@ -108,6 +109,33 @@ func TestFlip(t *testing.T) {
 	for _, name := range []string{"worker-1", "worker-2", "worker-3", "worker-4"} {
 		if !used[name] {
 			t.Errorf("%s had nothing to do", name)
+		}
+	}
+}
+
+// A worker that drains to take a role counts as one of it: no other is started. The index
+// forgets a worker that is gone.
+func TestComingWorkersCount(t *testing.T) {
+	p := plain()
+	p.Overheads.Flip, p.Overheads.Startup = 1, 1
+	c := &script{acts: map[int][]Action{1: {{Role: cluster.RoleDecode, Flip: "worker-1"}, {Role: cluster.RoleDecode, Workers: 2}}}}
+	s, err := newSimulation(Config{Profile: p, Prefill: 1, Decode: 1, Disagg: always, Load: &list{prompt(1500*time.Millisecond, 1, 7000, 200)}, Controller: c, Tick: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.play(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, w := range c.seen[len(c.seen)-1].Workers {
+		names = append(names, w.Name)
+	}
+	if !slices.Equal(names, []string{"worker-2", "worker-3"}) {
+		t.Errorf("%v", names)
+	}
+	for id, want := range map[cluster.InstanceID]bool{1: false, 2: true} {
+		if held := s.index.Held(id); held[kvindex.Device] > 0 != want {
+			t.Errorf("worker-%d: %v blocks", id, held)
 		}
 	}
 }

@@ -298,6 +298,10 @@ func TestTraceContinuesAnswers(t *testing.T) {
 	if len(parts) != 8 || len(parts[1]) != 1 || parts[1][0] != parts[2][1] || parts[3] != nil || parts[0][0].Text == parts[4][0].Text || load.Span() != time.Hour {
 		t.Errorf("%v, %s", parts, load.Span())
 	}
+	// A prompt that is too short for the answer does not continue it.
+	if r, _ := NewTrace([]mooncake.Request{{Input: 512, Output: 600, Blocks: []uint64{7}}, {Input: 1100, Output: 1, Blocks: []uint64{7, 8, 9}}}, 1, 1).Next(); r.Answer != nil {
+		t.Errorf("%v", r.Answer)
+	}
 	r := play(t, Config{Profile: plain(), Decode: 1, Records: true, Load: NewTrace(load.requests, 1, 1)})
 	if got := r.Records[1].Cached; got != 1008 { // the last token of the answer has no KV, so its block is not full
 		t.Errorf("%d tokens cached", got)
