@@ -183,3 +183,20 @@ func TestCachedAtTheDecodeWorker(t *testing.T) {
 		}
 	}
 }
+
+// A prompt counts as cached where it is computed, also if the decode worker has nothing of it.
+func TestCachedAtThePrefillWorker(t *testing.T) {
+	var same list
+	for i := range 10 {
+		same = append(same, prompt(time.Duration(i)*time.Second, 1, 321, 1))
+	}
+	r := play(t, Config{Profile: plain(), Prefill: 1, Decode: 3, Policy: router.Random, Disagg: always, Load: &same, Records: true})
+	if !close9(r.CachedShare, 9*320./3210) || r.Remote < 2 || r.Local < 1 {
+		t.Errorf("%v cached, %d remote, %d local", r.CachedShare, r.Remote, r.Local)
+	}
+	for i, rec := range r.Records[1:] {
+		if rec.Cached != 320 {
+			t.Errorf("request %d: %+v", i+1, rec)
+		}
+	}
+}
