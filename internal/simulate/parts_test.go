@@ -178,7 +178,9 @@ func TestCachedAtTheDecodeWorker(t *testing.T) {
 		if r.Remote != 2 || r.Local != 1 || !close9(r.MovedGB*1e6, 320+79) {
 			t.Errorf("%s: %d remote, %d local, %v kB moved: %v; %+v", strategy, r.Remote, r.Local, r.MovedGB*1e6, r.Reasons, r.Records)
 		}
-		if r.Records[1].Cached != 320 || r.Records[1].Prefill != "" {
+		// The frontend knows the cache, and the engine does not ask where nothing is wanted.
+		why := map[string]string{protocol.StrategyPrefillFirst: "cached", protocol.StrategyDecodeFirst: "short"}[strategy]
+		if r.Records[1].Cached != 320 || r.Records[1].Prefill != "" || r.Records[1].Why != why {
 			t.Errorf("%s: %+v", strategy, r.Records[1])
 		}
 	}
