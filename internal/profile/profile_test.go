@@ -242,6 +242,37 @@ func TestRefusesArrays(t *testing.T) {
 	}
 }
 
+func TestRefusesArchives(t *testing.T) {
+	one := []float64{1}
+	for want, arrays := range map[string][]array{
+		"prefill_ttft is missing":          {{prefillISL, one}},
+		"prefill_isl stands there twice":   {{prefillISL, one}, {prefillISL, one}, {prefillTTFT, one}, {prefillThroughput, one}},
+		"1 values beside 2 of isl":         {{prefillISL, []float64{1, 2}}, {prefillTTFT, one}, {prefillThroughput, one}},
+		"17 members are more than 16":      slices.Repeat([]array{{prefillISL, one}}, 17),
+		"isl: value 0 is NaN, not between": {{prefillISL, []float64{math.NaN()}}, {prefillTTFT, one}, {prefillThroughput, one}},
+	} {
+		var b bytes.Buffer
+		if err := writeArrays(&b, arrays...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadPrefill(&b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, tokens := range []int{0, -1, 1} {
+		var b bytes.Buffer
+		_ = writeArrays(&b, array{decodeUsage, one}, array{decodeContext, one}, array{decodeITL, one}, array{decodeThroughput, one}, array{"x", nil})
+		if _, err := ReadDecode(&b); err == nil || !strings.Contains(err.Error(), "max_kv_tokens is missing") {
+			t.Errorf("%v", err)
+		}
+		b.Reset()
+		_ = (&DecodeTable{one, one, one, one, tokens}).Write(&b)
+		if _, err := ReadDecode(&b); err == nil && tokens < 1 || err != nil && !strings.Contains(err.Error(), "max_kv_tokens") {
+			t.Errorf("%v: %v", tokens, err)
+		}
+	}
+}
+
 func FuzzReadArrays(f *testing.F) {
 	for _, name := range []string{"prefill.npz", "decode.npz"} {
 		b, err := os.ReadFile("testdata/" + name)
