@@ -28,6 +28,7 @@ var onlyRules = []only{
 	{"chat/parse", nil, "pure: a text and its formats; dynctl asks it for their names"},
 	{"grammar/...", []string{"grammar/...", "jsonscan"}, "pure: texts and bytes of tokens in, masks out"},
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
+	{"planner", []string{"cluster", "planner/predict"}, "decisions are pure; observations and time are passed in"},
 	{"planner/predict", nil, "pure: a series in, its continuation out"},
 	{"kvindex", []string{"cluster"}, "a data structure: events and their order are for whoever feeds it"},
 	{"kvfeed", []string{"cluster", "events", "kvindex", "protocol", "runtime"}, "events become an index; routing is for frontends"},

@@ -1,0 +1,106 @@
+package planner
+
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// Observation is what was seen in a window of time, and the cluster at its end.
+type Observation struct {
+	Start, End time.Time
+	Arrived    int       // requests that arrived in the window
+	Requests   []Request // a sample of those that finished in it
+	// Prefill and Decode are the roles at the end of the window.
+	Prefill, Decode RoleState
+	// MaxLocalPrefill is disagg.max_local_prefill_tokens in effect.
+	MaxLocalPrefill int
+	Pending         []Pending  // actions that have not ended, whoever ordered them
+	Finished        []Duration // actions that ended in the window
+	NodesLost       int        // nodes whose lease ended in the window
+	// NotLeader is set where another planner decides.
+	NotLeader bool
+}
+
+// Request is a finished request. TTFT and ITL are 0 where they are unknown.
+type Request struct {
+	Length
+	TTFT time.Duration
+	ITL  time.Duration // mean over the request
+}
+
+// RoleState is what is known of the workers of one role.
+type RoleState struct {
+	Queued       int           // requests that wait for a worker of the role
+	QueuedTokens int           // uncached prompt tokens of these
+	OldestAge    time.Duration // of the request that waits longest
+	Workers      []Worker
+}
+
+// WorkerState is how far a worker is.
+type WorkerState string
+
+// States of workers.
+const (
+	WorkerReady    WorkerState = "ready"
+	WorkerStarting WorkerState = "starting"
+	WorkerDraining WorkerState = "draining"
+	WorkerLost     WorkerState = "lost"
+)
+
+// Worker is one worker at the end of a window.
+type Worker struct {
+	Name         string
+	State        WorkerState
+	QueuedTokens int           // uncached prompt tokens that wait at this worker
+	KVTokens     int           // tokens of KV that running sequences hold
+	Step         time.Duration // mean time of a decode step in the window; 0: none
+	PromptTokens int           // prompt tokens computed in the window
+	PromptBusy   time.Duration // time spent computing them
+}
+
+// Pending is an action that has not ended.
+type Pending struct {
+	Kind  ActionKind
+	Role  cluster.Role // of the worker afterwards; of a drained one, before
+	Since time.Time
+}
+
+// Duration is how long a finished action took.
+type Duration struct {
+	Kind ActionKind
+	Took time.Duration
+}
+
+// Role returns the state of one role.
+func (o Observation) Role(role cluster.Role) RoleState {
+	if role == cluster.RolePrefill {
+		return o.Prefill
+	}
+	return o.Decode
+}
+
+// In returns how many workers of a role are in a state.
+func (r RoleState) In(state WorkerState) int {
+	n := 0
+	for _, w := range r.Workers {
+		if w.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// ready returns the plan of the workers that serve.
+func (o Observation) ready() Plan {
+	return Plan{Prefill: o.Prefill.In(WorkerReady), Decode: o.Decode.In(WorkerReady), MaxLocalPrefill: o.MaxLocalPrefill}
+}
+
+// current returns the plan of the workers that serve or will: what was proposed last, unless
+// workers were lost or somebody else changed something.
+func (o Observation) current() Plan {
+	p := o.ready()
+	p.Prefill += o.Prefill.In(WorkerStarting)
+	p.Decode += o.Decode.In(WorkerStarting)
+	return p
+}

@@ -1,0 +1,217 @@
+package planner
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// Queueing evaluates plans by queueing theory, over the distribution of lengths.
+//
+// Prefill is a queue M/G/c of the prompts that leave decode workers: Erlang's C gives the share
+// that waits, the approximation of Lee and Longton the mean wait, and those who wait do so for an
+// exponential time (exact for M/M/c, and in heavy traffic for M/G/c). Decode is a processor that all
+// sequences share: its KV use is the fixed point of Little's law and of ITL as a function of KV use,
+// and varies as in M/G/infinity. Decode workers that compute prompts do so in chunks between steps.
+type Queueing struct {
+	Performance Performance
+	Target      Target
+	// Chunk is the prompt tokens that a decode worker computes beside one decode step; 0: 2048.
+	Chunk int
+	// Handover is the time from the end of a remote prefill to the first decode step.
+	Handover time.Duration
+}
+
+const (
+	defaultChunk = 2048
+	// lifeAverage is the share of the variance of KV use that is left in its mean over the
+	// life of a sequence, when all live equally long: the mean of 1-|s-t| over the unit square.
+	lifeAverage = 2.0 / 3
+	gridPoints  = 32
+)
+
+// ErrNoLengths is returned for a forecast of requests whose lengths are unknown.
+var ErrNoLengths = errors.New("no lengths of requests to plan on")
+
+// ErrNoWorkers is returned for a plan that no request can pass through.
+var ErrNoWorkers = errors.New("a plan without decode workers serves nothing")
+
+// Evaluate implements Evaluator.
+func (q Queueing) Evaluate(plan Plan, f Forecast) (Outcome, error) {
+	if f.Rate <= 0 {
+		return Outcome{}, nil
+	}
+	if len(f.Lengths) == 0 {
+		return Outcome{}, ErrNoLengths
+	}
+	if plan.Decode == 0 {
+		return Outcome{}, ErrNoWorkers
+	}
+	b := bins(f.Lengths, lengthBins)
+	d := q.decode(plan, f, b)
+	local, remote := q.prompts(plan, f, b, d)
+
+	out := Outcome{PrefillLoad: remote.load, DecodeLoad: max(d.load, local.load)}
+	miss := func(t float64) float64 { return remote.share*remote.beyond(t) + local.share*local.beyond(t) }
+	allowed := 1 - q.Target.Percentile
+	out.MissTTFT = miss(q.Target.TTFT.Seconds())
+	if d.load >= 1 { // KV blocks are full for good, and requests wait for them
+		out.MissTTFT = 1
+	}
+	out.TTFT = seconds(quantile(miss, allowed, f.Horizon.Seconds()))
+	out.MissITL = d.beyond(q.Target.ITL.Seconds())
+	out.ITL = seconds(d.mean + normalQuantile(q.Target.Percentile)*d.deviation)
+	out.Miss = 1 - (1-out.MissTTFT)*(1-out.MissITL)
+	return out, nil
+}
+
+// decodeState is the state that decode workers settle in.
+type decodeState struct {
+	step      float64 // seconds of a step without prompts
+	mean      float64 // seconds between tokens, with prompts in between
+	deviation float64 // between requests
+	load      float64
+}
+
+func (d decodeState) beyond(target float64) float64 {
+	if d.deviation == 0 {
+		if d.mean > target {
+			return 1
+		}
+		return 0
+	}
+	return 1 - normal((target-d.mean)/d.deviation)
+}
+
+func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
+	workers, n := float64(plan.Decode), float64(len(b))
+	slow := orOne(f.DecodeSlowdown)
+	var out, kvSeconds, kv2, inverse float64 // means over requests
+	var promptSeconds, promptSquared, chunks float64
+	for _, l := range b {
+		osl := float64(max(l.OSL, 1))
+		context := float64(l.ISL) + osl/2
+		out += osl / n
+		kvSeconds += osl * context / n
+		kv2 += osl * context * context / n
+		inverse += 1 / osl / n
+		if q.isLocal(plan, l) {
+			s := q.service(l, f)
+			promptSeconds += s / n
+			promptSquared += s * s / n
+			chunks += q.chunks(l) / n
+		}
+	}
+	context, rate := kvSeconds/out, f.Rate/workers
+	capacity := q.Performance.KVCapacity()
+	// Prompts in between: a mixed step takes the time of its chunk and of its decode step.
+	mixed := func(kv float64) (step, itl float64) {
+		step = slow * q.Performance.ITL(kv, context)
+		busy := rate * (promptSeconds + chunks*step)
+		if busy >= 1 {
+			return step, math.Inf(1)
+		}
+		return step, 1 / ((1-busy)/step + rate*chunks)
+	}
+	offered := func(kv float64) float64 { _, itl := mixed(kv); return rate * kvSeconds * itl }
+	load := offered(capacity) / capacity
+	kv := capacity
+	for i := 1; i <= gridPoints; i++ { // the lowest use that keeps itself up; steps need not be monotonic
+		at := capacity * float64(i) / gridPoints
+		if offered(at) > at {
+			continue
+		}
+		low, high := capacity*float64(i-1)/gridPoints, at
+		for range 40 {
+			if middle := (low + high) / 2; offered(middle) > middle {
+				low = middle
+			} else {
+				high = middle
+			}
+		}
+		kv, load = high, min(load, 0.999)
+		break
+	}
+	d := decodeState{load: load}
+	d.step, d.mean = mixed(kv)
+	// The router spreads load, so that all workers have the same share of what varies.
+	deviation := math.Sqrt(lifeAverage * rate * d.mean * kv2 / workers)
+	_, higher := mixed(min(kv+deviation, capacity))
+	prompts := rate * promptSquared * d.mean * inverse
+	d.deviation = math.Sqrt((higher-d.mean)*(higher-d.mean) + prompts)
+	if math.IsInf(d.mean, 1) || math.IsNaN(d.deviation) {
+		d.mean, d.deviation, d.load = f.Horizon.Seconds(), 0, max(load, rate*(promptSeconds+chunks*d.step))
+	}
+	if math.IsInf(d.load, 1) {
+		d.load = rate * (promptSeconds + chunks*d.step)
+	}
+	return d
+}
+
+// isLocal reports whether a decode worker computes the prompt itself.
+func (q Queueing) isLocal(plan Plan, l Length) bool {
+	return plan.Aggregated() || l.uncached() <= plan.MaxLocalPrefill
+}
+
+// service returns the seconds for which a prompt occupies a worker.
+func (q Queueing) service(l Length, f Forecast) float64 {
+	isl := float64(l.uncached())
+	return orOne(f.PrefillSlowdown) * isl / q.Performance.PrefillThroughput(isl)
+}
+
+func (q Queueing) chunks(l Length) float64 {
+	chunk := q.Chunk
+	if chunk <= 0 {
+		chunk = defaultChunk
+	}
+	return math.Ceil(float64(l.uncached()) / float64(chunk))
+}
+
+// prompts returns the queues of the prompts that decode and prefill workers compute.
+func (q Queueing) prompts(plan Plan, f Forecast, b []Length, d decodeState) (local, remote promptQueue) {
+	local.workers, remote.workers = plan.Decode, plan.Prefill
+	for _, l := range b {
+		isl := float64(l.uncached())
+		alone := orOne(f.PrefillSlowdown) * q.Performance.TTFT(isl)
+		if q.isLocal(plan, l) {
+			steps := q.chunks(l) * d.step
+			local.add(q.service(l, f)+steps, alone+steps)
+		} else {
+			remote.add(q.service(l, f), alone+q.Handover.Seconds()+1.5*d.mean)
+		}
+	}
+	n := float64(len(b))
+	local.settle(f, n)
+	remote.settle(f, n)
+	return local, remote
+}
+
+// quantile returns the t at which beyond, which falls, reaches share; horizon where it does not.
+func quantile(beyond func(float64) float64, share, horizon float64) float64 {
+	low, high := 0.0, max(horizon, 1)
+	if beyond(high) > share {
+		return high
+	}
+	for range 30 {
+		if middle := (low + high) / 2; beyond(middle) > share {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func orOne(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	return v
+}
+
+// normal is the distribution function of the standard normal distribution.
+func normal(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
+
+func normalQuantile(p float64) float64 { return math.Sqrt2 * math.Erfinv(2*p-1) }

@@ -1,0 +1,159 @@
+package planner
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Values come from scripts/planner/golden.py, which sums fractions.
+func TestErlangC(t *testing.T) {
+	data, err := os.ReadFile("testdata/erlang.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Servers int     `json:"servers"`
+		Load    float64 `json:"load"`
+		Wait    float64 `json:"wait"`
+	}
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range cases {
+		if got := erlangC(tc.Servers, tc.Load); math.Abs(got-tc.Wait) > 1e-12 {
+			t.Errorf("%d servers, %v erlangs: %v, want %v", tc.Servers, tc.Load, got, tc.Wait)
+		}
+	}
+	if len(cases) < 8 {
+		t.Errorf("%d cases", len(cases))
+	}
+}
+
+// A queue with one server and prompts of one length waits half as long as one with exponential times:
+// Pollaczek and Khinchine's mean is exact for one server.
+func TestMeanWaitOfOneServer(t *testing.T) {
+	q := promptQueue{workers: 1}
+	q.add(0.06, 0)
+	q.settle(Forecast{Rate: 10}, 1)
+	want := 0.6 * 0.06 / (2 * (1 - 0.6))
+	if mean := q.waiting / q.pace; math.Abs(mean-want) > 1e-12 || math.Abs(q.load-0.6) > 1e-12 {
+		t.Errorf("mean wait %v, want %v; load %v", mean, want, q.load)
+	}
+}
+
+func evaluate(t *testing.T, plan Plan, rate float64, sample []Length) Outcome {
+	t.Helper()
+	o, err := Queueing{Performance: machine{}, Target: target()}.Evaluate(plan, Forecast{Rate: rate, Lengths: sample, Horizon: 3 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []float64{o.Miss, o.MissTTFT, o.MissITL} {
+		if !(v >= 0 && v <= 1) {
+			t.Fatalf("%v at %v: %+v", plan, rate, o)
+		}
+	}
+	if o.TTFT < 0 || o.ITL < 0 || math.IsNaN(o.DecodeLoad) || math.IsInf(o.DecodeLoad, 0) {
+		t.Fatalf("%v at %v: %+v", plan, rate, o)
+	}
+	return o
+}
+
+// By hand: 10 requests/s of 3,000 tokens are 30,000 of 50,000. Of KV, a sequence of 300 tokens holds
+// 3,150 on average: k = 10 * 300 * 3,150 * (0.005 + 0.005 k / 150,000), so that k = 68,978 and ITL = 7.3 ms.
+func TestOutcomeByHand(t *testing.T) {
+	o := evaluate(t, Plan{Prefill: 1, Decode: 1}, 10, lengths(1, 3000, 300))
+	if math.Abs(o.PrefillLoad-0.6) > 1e-9 {
+		t.Errorf("prefill load %v", o.PrefillLoad)
+	}
+	d := Queueing{Performance: machine{}, Target: target()}.decode(Plan{Prefill: 1, Decode: 1}, Forecast{Rate: 10}, lengths(1, 3000, 300))
+	k := 10 * 300 * 3150 * 0.005 / (1 - 10*300*3150*0.005/150_000)
+	if want := 0.005 + 0.005*k/150_000; math.Abs(d.mean-want) > 1e-6 {
+		t.Errorf("ITL %v, want %v", d.mean, want)
+	}
+	if o.DecodeLoad >= 1 || o.Miss > 0.01 || o.TTFT < 70*time.Millisecond || o.ITL < 7*time.Millisecond {
+		t.Errorf("%+v", o)
+	}
+}
+
+// More workers never do worse, and more load never better.
+func TestOutcomesAreMonotonic(t *testing.T) {
+	mixed := []Length{{ISL: 200, OSL: 20}, {ISL: 3000, OSL: 300}, {ISL: 9000, OSL: 100}, {ISL: 1000, Cached: 900, OSL: 700}}
+	for _, sample := range [][]Length{lengths(1, 3000, 300), mixed} {
+		for _, plan := range []Plan{{1, 1, 0}, {2, 1, 0}, {1, 3, 500}, {0, 2, 0}, {3, 4, 0}} {
+			last := 0.0
+			for rate := 0.5; rate < 80; rate += 1.5 {
+				o := evaluate(t, plan, rate, sample)
+				if o.Miss < last-1e-9 {
+					t.Errorf("%v at %v requests/s: %v misses after %v", plan, rate, o.Miss, last)
+				}
+				last = o.Miss
+				for _, more := range []Plan{{plan.Prefill + 1, plan.Decode, plan.MaxLocalPrefill}, {plan.Prefill, plan.Decode + 1, plan.MaxLocalPrefill}} {
+					if plan.Aggregated() && !more.Aggregated() {
+						continue // another way to serve
+					}
+					if m := evaluate(t, more, rate, sample); m.Miss > o.Miss+1e-6 {
+						t.Errorf("%v at %v requests/s: %v misses with %v, %v without", plan, rate, m.Miss, more, o.Miss)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Averages hide what misses: the same means, and one request of twenty ten times as long.
+func TestDistributionMatters(t *testing.T) {
+	even := lengths(20, 2900, 200)
+	tail := append(lengths(19, 2000, 200), Length{ISL: 20000, OSL: 200})
+	a, b := evaluate(t, Plan{Prefill: 1, Decode: 1}, 10, even), evaluate(t, Plan{Prefill: 1, Decode: 1}, 10, tail)
+	if math.Abs(a.PrefillLoad-b.PrefillLoad) > 1e-9 || !target().holds(a) || target().holds(b) {
+		t.Errorf("even: %+v; with a tail: %+v", a, b)
+	}
+}
+
+func TestEvaluateEdges(t *testing.T) {
+	q := Queueing{Performance: machine{}, Target: target()}
+	if o, err := q.Evaluate(Plan{}, Forecast{}); err != nil || o != (Outcome{}) {
+		t.Errorf("no load: %+v, %v", o, err)
+	}
+	if _, err := q.Evaluate(Plan{Decode: 1}, Forecast{Rate: 1}); err == nil {
+		t.Error("no lengths: no error")
+	}
+	if _, err := q.Evaluate(Plan{Prefill: 1}, Forecast{Rate: 1, Lengths: lengths(1, 1, 1)}); err == nil {
+		t.Error("no decode workers: no error")
+	}
+	if o := evaluate(t, Plan{Decode: 1}, 1000, lengths(1, 3000, 300)); o.Miss != 1 || o.DecodeLoad < 1 {
+		t.Errorf("far too much: %+v", o)
+	}
+	slow := Forecast{Rate: 10, Lengths: lengths(1, 3000, 300), Horizon: time.Minute, PrefillSlowdown: 2, DecodeSlowdown: 2}
+	if o, err := q.Evaluate(Plan{Prefill: 1, Decode: 1}, slow); err != nil || o.PrefillLoad != 1.2 || o.MissITL < 0.9 {
+		t.Errorf("slow workers: %+v, %v", o, err)
+	}
+}
+
+func TestBins(t *testing.T) {
+	var sample []Length
+	for i := range 1000 {
+		sample = append(sample, Length{ISL: 10 + i*i/100, OSL: 1 + (i*7919)%400})
+	}
+	before := slices.Clone(sample)
+	got := bins(sample, 40)
+	if !slices.Equal(sample, before) {
+		t.Error("bins changed the sample")
+	}
+	mean := func(ls []Length) (isl, osl float64) {
+		for _, l := range ls {
+			isl += float64(l.ISL) / float64(len(ls))
+			osl += float64(l.OSL) / float64(len(ls))
+		}
+		return isl, osl
+	}
+	wantISL, wantOSL := mean(sample)
+	gotISL, gotOSL := mean(got)
+	if len(got) != 40 || math.Abs(gotISL-wantISL) > 1 || math.Abs(gotOSL-wantOSL) > 1 {
+		t.Errorf("%d bins with means %v and %v, want %v and %v", len(got), gotISL, gotOSL, wantISL, wantOSL)
+	}
+}
