@@ -30,6 +30,7 @@ var onlyRules = []only{
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
 	{"planner", []string{"cluster", "planner/predict"}, "decisions are pure; observations and time are passed in"},
 	{"planner/predict", nil, "pure: a series in, its continuation out"},
+	{"lab/planner", []string{"cluster", "planner", "planner/predict"}, "plays loads on pretended workers; it knows no real one"},
 	{"kvindex", []string{"cluster"}, "a data structure: events and their order are for whoever feeds it"},
 	{"kvfeed", []string{"cluster", "events", "kvindex", "protocol", "runtime"}, "events become an index; routing is for frontends"},
 	{"replicasync", []string{"cluster", "events", "metrics", "protocol", "requestplane", "router", "runtime", "store"}, "requests of other frontends become load; what is done with it is for the router"},

@@ -6,6 +6,7 @@
 //   - bench measures engine, request path, transfers, planes, and whole fleets (dynlab scale);
 //   - route replays traces against the routing policies in virtual time;
 //   - simulation plays loads of whole clusters in virtual time (dynlab simulate);
+//   - planner plays loads on a pretended cluster under autoscalers (dynlab plan);
 //   - drawings draws what the built-in vision model is trained with;
 //   - gpucheck runs, compares and measures the CUDA kernels on a GPU;
 //   - cuda has what CUDA code is tested and measured with: a fake driver (fake), an emulator
@@ -73,7 +74,7 @@ none is touched.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), scaleCommand(stdout, stderr), drawingsCommand(stdout), simulateCommand(stdout, stderr))
+	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), planCommand(stdout), scaleCommand(stdout, stderr), drawingsCommand(stdout), simulateCommand(stdout, stderr))
 	return cmd
 }
 

@@ -54,3 +54,13 @@ func (c Config) reduce(p Plan) Plan {
 	}
 	return p
 }
+
+// lessGrowth returns target with fewer new workers, until it fits or nothing grows.
+func (c Config) lessGrowth(from, target Plan) Plan {
+	for _, role := range Roles {
+		for !c.Fits(target) && target.Workers(role) > from.Workers(role) {
+			target = target.With(role, target.Workers(role)-1)
+		}
+	}
+	return target
+}

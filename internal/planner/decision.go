@@ -60,7 +60,7 @@ const (
 	ReasonPossibleArrivals = "possible_arrivals" // arrivals in the longer span with the highest upper bound
 	ReasonPossibleSeconds  = "possible_seconds"  // the length of this span
 	ReasonPossibleRate     = "possible_rate"     // (arrivals + sqrt(arrivals)) / seconds
-	ReasonDownRate         = "down_rate"         // the larger of later_rate and possible_rate
+	ReasonDownRate         = "down_rate"         // the largest of later_rate, possible_rate and planned_rate
 	ReasonSensitivity      = "sensitivity"       // fewer workers must hold down_rate / sensitivity
 	ReasonISL              = "isl"               // mean prompt tokens that are computed
 	ReasonOSL              = "osl"               // mean generated tokens

@@ -43,12 +43,7 @@ func (p *Planner) limited(from, target Plan) Plan {
 		have := from.Workers(role)
 		target = target.With(role, min(max(target.Workers(role), have-p.cfg.StepDown), have+p.cfg.StepUp))
 	}
-	for _, role := range Roles {
-		for !p.cfg.Fits(target) && target.Workers(role) > from.Workers(role) {
-			target = target.With(role, target.Workers(role)-1)
-		}
-	}
-	return target
+	return p.cfg.lessGrowth(from, target)
 }
 
 // cooling reports whether a role that would lose workers grew within the cool-down, and says so.
@@ -79,14 +74,11 @@ func (p *Planner) grow(now time.Time, o Observation, load demand, d *Decision) b
 	if current.Holds || s.err != nil {
 		return p.failed(s, d)
 	}
-	s = s.under(p.forecastOf(load.size() + extra))
-	current = s.try(d.Current)
-	d.reason(ReasonBacklogRate, extra, "requests/s")
-	d.reason(ReasonSizedRate, load.size()+extra, "requests/s")
-	best, ok, err := s.cheapest(d.Current)
-	if err != nil {
+	s, best, ok := p.sized(s, load, extra, d)
+	if s.err != nil {
 		return p.failed(s, d)
 	}
+	current = s.try(d.Current)
 	d.BestEffort = !ok
 	target := p.keep(now, load, d, best.Plan, s.cfg)
 	target = p.limited(d.Current, target)
@@ -102,6 +94,23 @@ func (p *Planner) grow(now time.Time, o Observation, load demand, d *Decision) b
 		d.Refusal = RefusedBudget
 	}
 	return true
+}
+
+// sized searches the plan for what is measured and a backlog. A backlog that the budget cannot end in
+// time ends as soon as it can.
+func (p *Planner) sized(s *search, load demand, extra float64, d *Decision) (*search, Candidate, bool) {
+	const halvings = 4
+	for range halvings {
+		s = s.under(p.forecastOf(load.size() + extra))
+		s.try(d.Current)
+		if best, ok, _ := s.cheapest(d.Current); ok || s.err != nil || extra == 0 {
+			d.reason(ReasonBacklogRate, extra, "requests/s")
+			d.reason(ReasonSizedRate, load.size()+extra, "requests/s")
+			return s, best, ok
+		}
+		extra /= 2
+	}
+	return p.sized(s, load, 0, d)
 }
 
 // better reports whether a plan that does not hold the target either is worth the change: fewer
@@ -134,7 +143,7 @@ func (p *Planner) keep(now time.Time, load demand, d *Decision, target Plan, lim
 	case limits.Fits(kept):
 		return kept
 	case cooling:
-		return d.Current
+		return limits.lessGrowth(d.Current, kept)
 	}
 	return target
 }
