@@ -59,7 +59,7 @@ const (
 	ReasonPayback          = "payback"           // how long that is
 	ReasonPossibleArrivals = "possible_arrivals" // arrivals in the longer span with the highest upper bound
 	ReasonPossibleSeconds  = "possible_seconds"  // the length of this span
-	ReasonPossibleRate     = "possible_rate"     // (arrivals + sqrt(arrivals)) / seconds
+	ReasonPossibleRate     = "possible_rate"     // (arrivals + 2 sqrt(arrivals)) / seconds
 	ReasonDownRate         = "down_rate"         // the largest of later_rate, possible_rate and planned_rate
 	ReasonSensitivity      = "sensitivity"       // fewer workers must hold down_rate / sensitivity
 	ReasonISL              = "isl"               // mean prompt tokens that are computed

@@ -56,7 +56,7 @@ func TestExampleAddsUp(t *testing.T) {
 		same(ReasonProvenRate, n(ReasonProvenRate), (arrived-2*math.Sqrt(arrived))/span)
 		same(ReasonPlannedRate, n(ReasonPlannedRate), max(n(ReasonForecastRate), n(ReasonProvenRate)))
 		possible := n(ReasonPossibleArrivals)
-		same(ReasonPossibleRate, n(ReasonPossibleRate), (possible+math.Sqrt(possible))/n(ReasonPossibleSeconds))
+		same(ReasonPossibleRate, n(ReasonPossibleRate), (possible+2*math.Sqrt(possible))/n(ReasonPossibleSeconds))
 		same(ReasonDownRate, n(ReasonDownRate), max(n(ReasonLaterRate), n(ReasonPossibleRate), n(ReasonPlannedRate)))
 		same(ReasonLookAhead, n(ReasonLookAhead), 2*30+5)
 		same(ReasonPayback, n(ReasonPayback), n(ReasonLookAhead)+30+5)

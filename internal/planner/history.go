@@ -107,11 +107,9 @@ func (h *history) recent(now time.Time, span time.Duration) (arrived, covered fl
 // level exactly, and see a fall late.
 var rateSpans = []int{1, 2, 4}
 
-// Certainty of measured rates, in standard deviations of a Poisson count.
-const (
-	provenSigma   = 2.0
-	possibleSigma = 1.0
-)
+// rateSigma is the certainty of measured rates, in standard deviations of a Poisson count. With one, constant
+// loads now and then seem to have fallen.
+const rateSigma = 2.0
 
 // measured is a rate with the count that it comes from.
 type measured struct {
@@ -145,10 +143,10 @@ func (h *history) bound(now time.Time, interval time.Duration, spans []int, sigm
 
 // proven returns the rate that the last windows show to be there at the least.
 func (h *history) proven(now time.Time, interval time.Duration) measured {
-	return h.bound(now, interval, rateSpans, -provenSigma)
+	return h.bound(now, interval, rateSpans, -rateSigma)
 }
 
 // possible returns the rate that the longest span does not exclude.
 func (h *history) possible(now time.Time, interval time.Duration) measured {
-	return h.bound(now, interval, rateSpans[len(rateSpans)-1:], possibleSigma)
+	return h.bound(now, interval, rateSpans[len(rateSpans)-1:], rateSigma)
 }

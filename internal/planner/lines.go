@@ -66,7 +66,7 @@ func (d Decision) Lines() []string {
 			n(ReasonForecastRate), n(ReasonProvenArrivals), n(ReasonProvenSeconds), n(ReasonBacklogRate), n(ReasonSizedRate))
 	}
 	if down := d.Cause == CauseDown || d.Cause == CauseTakeBack || !d.Changes() && !has(ReasonSizedRate); has(ReasonDownRate) && down {
-		line("possible: max(%.1f forecast in %.0f s, (%.0f + sqrt(%.0f)) / %.0f s, %.1f to carry) = %.1f requests/s", n(ReasonLaterRate), n(ReasonPayback),
+		line("possible: max(%.1f forecast in %.0f s, (%.0f + 2 sqrt(%.0f)) / %.0f s, %.1f to carry) = %.1f requests/s", n(ReasonLaterRate), n(ReasonPayback),
 			n(ReasonPossibleArrivals), n(ReasonPossibleArrivals), n(ReasonPossibleSeconds), n(ReasonPlannedRate), n(ReasonDownRate))
 		line("fewer workers must hold: %.1f / %.2f = %.1f requests/s", n(ReasonDownRate), n(ReasonSensitivity), n(ReasonDownRate)/n(ReasonSensitivity))
 	}

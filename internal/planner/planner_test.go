@@ -213,7 +213,7 @@ func TestRefusals(t *testing.T) {
 		{"few requests", steady(with(func(c *Config) { c.MinRequests = 100_000 }), one, 40, nil), RefusedInsufficientData},
 		{"the budget", steady(with(func(c *Config) { c.Devices = 2 }), one, 400, nil), RefusedBudget},
 		{"the minimum", steady(with(func(c *Config) { c.Prefill.Min = 1; c.Decode.Min = 2 }), Plan{Prefill: 1, Decode: 2}, 10, nil), RefusedMinimum},
-		{"near the limit", steady(config(), Plan{Prefill: 2, Decode: 2}, 65, nil), RefusedConsolidation},
+		{"near the limit", steady(config(), Plan{Prefill: 2, Decode: 2}, 60, nil), RefusedConsolidation},
 	} {
 		if tc.d.Refusal != tc.want || tc.d.Changes() {
 			t.Errorf("%s: %q (%s), %v -> %v", tc.name, tc.d.Refusal, tc.d.Detail, tc.d.Current, tc.d.Proposal)
@@ -393,7 +393,7 @@ func TestMeasuredRates(t *testing.T) {
 	if proven.arrived != 288 || proven.seconds != 10 || math.Abs(proven.rate-(288-2*math.Sqrt(288))/10) > 1e-9 {
 		t.Errorf("proven: %+v", proven)
 	}
-	if want := 2*50 + 288.0; possible.arrived != want || possible.seconds != 20 || math.Abs(possible.rate-(want+math.Sqrt(want))/20) > 1e-9 {
+	if want := 2*50 + 288.0; possible.arrived != want || possible.seconds != 20 || math.Abs(possible.rate-(want+2*math.Sqrt(want))/20) > 1e-9 {
 		t.Errorf("possible: %+v", possible)
 	}
 	series, end := h.series(at(200))
