@@ -41,7 +41,7 @@ type Options struct {
 func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
-		Use: "events", Short: "Print KV events, router decisions, encoded images, worker changes and what the controller does", Group: command.GroupLook,
+		Use: "events", Short: "Print KV events, routing, encoded images, worker changes and what the controller does", Group: command.GroupLook,
 		Long: `One line for each event: stored, removed and cleared KV blocks, choices of the routers (a
 second time once it is known where the prompt was computed, and a third with the time of
 decoding), images that were encoded or came from a cache, workers that change, and what the
