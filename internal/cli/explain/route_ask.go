@@ -172,7 +172,7 @@ func (r AskedRoute) lines() []string {
 		}
 		out = append(out, text)
 	}
-	if r.Prefill == "" && slices.ContainsFunc(r.Images, func(x AskedImage) bool { return x.Encoder != "" }) {
+	if r.Prefill == "" && slices.ContainsFunc(r.Images, func(x AskedImage) bool { return x.Encoder != "" && x.Encoder != x.Reader }) {
 		out = append(out, "a prefill worker would ask the same encode worker for an image, unless it has much in hand for it")
 	}
 	return out

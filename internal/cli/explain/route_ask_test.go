@@ -43,4 +43,9 @@ func TestAskedRoute(t *testing.T) {
 	if got := r.lines(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
+	r.Images[0].Encoder, r.Images[0].Why = "worker-3", "no encode worker"
+	want = []string{head, want[1], named + "worker-3 would encode it itself (no encode worker)"}
+	if got := r.lines(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
