@@ -9,6 +9,7 @@ import (
 
 // finish fills in what follows from other fields, and finds what is wrong between them.
 func (r *reader) finish() {
+	r.blind()
 	r.file.Complete()
 	said := map[string]bool{} // a value that cannot be read is missing, too
 	for _, p := range r.problems {
@@ -19,6 +20,16 @@ func (r *reader) finish() {
 			continue
 		}
 		r.wrong(p.Path, r.nearest(p.Path), "%s", p.Text)
+	}
+}
+
+// blind refuses encode workers of the built-in model of text in a file that names it. Where no
+// model is named, Complete takes the one that sees images.
+func (r *reader) blind() {
+	t := &r.file.Topology
+	_, named := r.at[modelPath]
+	if t.Encode > 0 && t.Model.Path == "" && (named || t.Model.Name == cluster.BuiltinModelName) {
+		r.wrong("encode.workers", r.nearest("encode.workers"), "the built-in model %s sees no images; %s does", cluster.BuiltinModelName, cluster.BuiltinVisionName)
 	}
 }
 

@@ -119,6 +119,8 @@ func TestParseProblems(t *testing.T) {
 		{"too many encode workers", "decode: 1\nencode: 2000", "t.yaml:2:9: encode.workers: 2000 is not a whole number from 0 to 1024"},
 		{"KV of encode workers", "decode: 1\nencode: {workers: 1, engine: {kv_blocks: 5}}", "t.yaml:2:31: encode.engine.kv_blocks: unknown key; encode workers have no such option: they compute only the embeddings of images; expected one of backend, devices"},
 		{"a mistake below encode", "decode: 1\nencode: {engine: {device: cpu}}", "t.yaml:2:19: encode.engine.device: unknown key; did you mean devices?; expected one of backend, devices"},
+		{"encode workers of a model of text", "decode: 1\nencode: 1\nmodel: {name: dynctl-tiny}", "t.yaml:2:9: encode.workers: the built-in model dynctl-tiny sees no images; dynctl-tiny-vision does"},
+		{"encode workers of a path of text", "decode: 1\nencode: {workers: 1}\nmodel: {name: m, path: dynctl-tiny}", "t.yaml:2:19: encode.workers: the built-in model dynctl-tiny sees no images; dynctl-tiny-vision does"},
 		{"prefill alone", "prefill: 1", "t.yaml: decode.workers: prefill workers need at least one decode worker"},
 		{"roles disagree", "prefill: 1\ndecode:\n  workers: 1\n  engine:\n    kv_cache_dtype: int8", "t.yaml:5:21: decode.engine.kv_cache_dtype: prefill and decode workers exchange KV blocks and must agree: prefill has the default, decode int8; set it for both in one place"},
 		{"weights disagree", "prefill: {workers: 1, quantize: q4_0}\ndecode: 1", "t.yaml:1:33: prefill.quantize: prefill and decode workers exchange KV blocks and must agree: prefill has q4_0, decode the default; set it for both in one place"},
