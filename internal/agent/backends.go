@@ -24,7 +24,11 @@ func (m *models) newBackend(ctx context.Context, as cluster.Assignment, sm *shar
 		return sm.newBackend(ctx, spec, m.hostRoom())
 	}
 	if enc == nil {
-		return nil, pool{}, fmt.Errorf("model %s: no images can be encoded; the log of the node says why", sm.model.Dir())
+		_, err := images(sm.model)
+		if err == nil {
+			err = errors.New("the device computes no vision tower")
+		}
+		return nil, pool{}, fmt.Errorf("model %s: no images can be encoded: %w", sm.model.Dir(), err)
 	}
 	return towerBackend{enc, as.Device, *sm.model.Config().Vision}, pool{1, 1}, nil
 }

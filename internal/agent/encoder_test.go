@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
@@ -47,6 +48,20 @@ func TestImagesFitTheTower(t *testing.T) {
 	} {
 		if _, err := images(openWith(t, family, preprocessor)); err == nil || !strings.Contains(err.Error(), "cuts patches of") {
 			t.Errorf("%s: %v", family, err)
+		}
+	}
+}
+
+// An encode worker that cannot encode says why.
+func TestNoEncoderSaysWhy(t *testing.T) {
+	as := cluster.Assignment{Role: cluster.RoleEncode}
+	for preprocessor, want := range map[string]string{
+		`{"processor_class": "Qwen2VLProcessor"}`: "cuts patches of",
+		smallPatches: "the device computes no vision tower",
+	} {
+		sm := &sharedModel{model: openWith(t, "qwen2_vl", preprocessor)}
+		if _, _, err := (&models{}).newBackend(t.Context(), as, sm, nil, cluster.EngineSpec{}); err == nil || !strings.Contains(err.Error(), "no images can be encoded: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }
