@@ -203,7 +203,14 @@ func TestChatWithImages(t *testing.T) {
 	if r := run("--image", filepath.Join(dir, "door.png"), "-q", ""); r.code != 0 || strings.Contains(string(body), `"text"`) {
 		t.Errorf("without words: %+v, %s", r, body)
 	}
-	for arg, want := range map[string]string{filepath.Join(dir, "notes.txt"): "is no image, but text/plain", filepath.Join(dir, "none.png"): "no such file", "": "no file given"} {
+	// The beginning of a file tells that it is no image: the rest is not read.
+	if err := os.WriteFile(filepath.Join(dir, "disk.img"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "disk.img"), 1<<30+1); err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{filepath.Join(dir, "disk.img"): "is no image, but application/octet-stream", dir: "--image: read " + dir + ": is a directory", filepath.Join(dir, "notes.txt"): "is no image, but text/plain", filepath.Join(dir, "none.png"): "no such file", "": "no file given"} {
 		if r := run("--image", arg, "What?"); r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%q: %+v", arg, r)
 		}

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bufio"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -28,15 +29,21 @@ func Picture(s *session.Session, name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxImage+1))
-	kind := http.DetectContentType(b)
+	r := bufio.NewReader(io.LimitReader(f, maxImage+1))
+	head, err := r.Peek(512) // as much as tells the format
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	kind := http.DetectContentType(head)
+	if !strings.HasPrefix(kind, "image/") {
+		return "", fmt.Errorf("%s is no image, but %s", name, kind)
+	}
+	b, err := io.ReadAll(r)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("read %s: %w", name, err)
+		return "", err
 	case len(b) > maxImage:
 		return "", fmt.Errorf("%s is longer than %d bytes", name, maxImage)
-	case !strings.HasPrefix(kind, "image/"):
-		return "", fmt.Errorf("%s is no image, but %s", name, kind)
 	}
 	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(b), nil
 }
