@@ -251,7 +251,7 @@ func TestGGUFInAFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "second.GGUF"), content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := model.Open(folder, model.Options{}); !errors.Is(err, gguf.ErrFormat) || !strings.Contains(err.Error(), "2 GGUF files; name one") {
+	if _, err := model.Open(folder, model.Options{}); !errors.Is(err, gguf.ErrFormat) || !strings.Contains(err.Error(), "2 GGUF files without mmproj in their names; name one") {
 		t.Errorf("two files: err = %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func locate(path string) (found, error) {
 		}
 		return f.withMmproj(file, texts[0], names)
 	}
-	return found{}, fmt.Errorf("%w: the folder has %d GGUF files; name one of them: %s", gguf.ErrFormat, len(texts), strings.Join(texts[:2], ", "))
+	return found{}, fmt.Errorf("%w: the folder has %d GGUF files without mmproj in their names; name one of them: %s", gguf.ErrFormat, len(texts), strings.Join(texts[:2], ", "))
 }
 
 // locateFile finds the mmproj file beside a GGUF file: in the folder of path, wherever links
