@@ -56,6 +56,7 @@ func TestMmprojRefuses(t *testing.T) {
 		{"two colors", "llava", set("clip.vision.image_mean", []float32{1, 2}), model.ErrConfig, "clip.vision.image_mean has 2 numbers"},
 		{"no deviation", "llava", without("clip.vision.image_std"), model.ErrConfig, "clip.vision.image_std has 0 numbers"},
 		{"colors that are no numbers", "llava", set("clip.vision.image_std", []float32{1, float32(math.NaN()), 1}), model.ErrConfig, "image_std has NaN"},
+		{"a deviation of 0", "llava", set("clip.vision.image_std", []float32{1, 0, 1}), model.ErrConfig, "image_std has 0"},
 		{"more layers than a tower can have", "qwen2_5_vl", set("clip.vision.block_count", uint32(1<<20)), model.ErrConfig, "clip.vision.block_count is 1048576"},
 		{"layers that are missing", "idefics3", set("clip.vision.block_count", uint32(4)), model.ErrWeights, "16 tensors are missing"},
 		{"no patches", "gemma3_text", set("clip.vision.patch_size", uint32(0)), model.ErrConfig, "clip.vision.patch_size is 0"},

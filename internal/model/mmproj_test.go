@@ -166,6 +166,7 @@ func TestMmprojKeys(t *testing.T) {
 		{"CLIP", "llava", "clip.use_gelu", nil, vision(func(v model.Vision) bool { return v.Act == model.QuickGELU })},
 		{"Qwen2 with GELU", "qwen2_vl", "clip.use_gelu", true, vision(func(v model.Vision) bool { return v.Act == model.GELU })},
 		{"Qwen2", "qwen2_vl", "clip.use_gelu", false, vision(func(v model.Vision) bool { return v.Act == model.QuickGELU })},
+		{"a mean of 0", "llava", "clip.vision.image_mean", []float32{0, 1, 1}, vision(func(v model.Vision) bool { return v.Layers > 0 })},
 		{"an earlier layer", "llava", "clip.vision.feature_layer", []int32{1}, vision(func(v model.Vision) bool { return v.Layers == 1 })},
 		{"window", "qwen2_5_vl", "clip.vision.window_size", nil, vision(func(v model.Vision) bool { return v.Window == 112/4 })},
 		{"all layers whole", "qwen2_5_vl", "clip.vision.n_wa_pattern", uint32(0), vision(func(v model.Vision) bool { return !slices.Contains(v.Windowed, true) })},

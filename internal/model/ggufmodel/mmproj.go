@@ -157,6 +157,10 @@ func (m *mmproj) colors() {
 				m.fail(badf("%s has %v", m.vision.key(name), v))
 				return
 			}
+			if v == 0 && name == "image_std" {
+				m.fail(badf("%s has 0, which divides colors", m.vision.key(name)))
+				return
+			}
 			wide, err := strconv.ParseFloat(strconv.FormatFloat(float64(v), 'g', -1, 32), 64)
 			m.fail(err)
 			colors = append(colors, wide)
