@@ -92,13 +92,11 @@ func (r *AskedRoute) find(ctx context.Context, c *client.Cluster, v client.View,
 	}
 	var keys []blockhash.Key
 	for _, image := range images {
-		var key blockhash.Key
-		if b, err := hex.DecodeString(image.Key); err != nil || len(b) != len(key) {
+		b, err := hex.DecodeString(image.Key)
+		if err != nil || len(b) != len(blockhash.Key{}) {
 			return errors.New("the frontend names no key of an image")
-		} else {
-			copy(key[:], b)
 		}
-		keys = append(keys, key)
+		keys = append(keys, blockhash.Key(b))
 	}
 	if len(keys) == 0 {
 		return nil

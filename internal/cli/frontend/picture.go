@@ -31,7 +31,7 @@ func Picture(s *session.Session, name string) (string, error) {
 	defer f.Close()
 	r := bufio.NewReader(io.LimitReader(f, maxImage+1))
 	head, err := r.Peek(512) // as much as tells the format
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	kind := http.DetectContentType(head)
