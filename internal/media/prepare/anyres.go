@@ -1,11 +1,11 @@
 package prepare
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
 )
@@ -13,6 +13,7 @@ import (
 // anyRes is LLaVA-1.6: beside the whole, squeezed into a square, come tiles of the
 // picture at the size that fits best among those of the file.
 type anyRes struct {
+	plain
 	*whole
 	tower
 	side  int      // pixels of a tile
@@ -21,7 +22,7 @@ type anyRes struct {
 
 func loadAnyRes(l *loader) family {
 	l.want("LlavaNextImageProcessor")
-	a := &anyRes{whole: loadWhole(l), tower: l.tower()}
+	a := &anyRes{plain: l.plain, whole: loadWhole(l), tower: l.tower()}
 	s := l.settings
 	s.must("do_pad")
 	if name := s.text("aspect_ratio_setting", ""); name != "anyres" {
@@ -98,8 +99,6 @@ func (a *anyRes) plan(w, h int) (Plan, error) {
 	return Plan{Tokens: n, Views: 1 + g.H*g.W, W: a.side, H: a.side, Grid: g}, nil
 }
 
-func (a *anyRes) text(p Plan) string { return strings.Repeat(a.image, p.Tokens) }
-
 func (a *anyRes) prepare(m *picture.Image, in *Input) error {
 	bw, bh := in.Grid.W*a.side, in.Grid.H*a.side
 	acrossScale, downScale := float64(bw)/float64(m.W), float64(bh)/float64(m.H)
@@ -130,11 +129,14 @@ func (a *anyRes) prepare(m *picture.Image, in *Input) error {
 }
 
 // arrange puts the rows of the tiles back into lines, without those of padding.
-func (a *anyRes) arrange(p Plan, rows [][]float32, newline []float32) [][]float32 {
+func (a *anyRes) arrange(p Plan, rows [][]float32, newline []float32) ([][]float32, error) {
 	side := a.side / a.patch
 	each := side * side
+	if newline == nil {
+		return nil, errors.New("no row that ends a line")
+	}
 	if len(rows) != p.Views*each {
-		return nil
+		return nil, fmt.Errorf("%d rows of %d tiles of %d", len(rows), p.Views, each)
 	}
 	out := rows[:each:each]
 	top, left := (p.Grid.H*side-p.Grid.UnpaddedH)/2, (p.Grid.W*side-p.Grid.UnpaddedW)/2
@@ -145,5 +147,5 @@ func (a *anyRes) arrange(p Plan, rows [][]float32, newline []float32) [][]float3
 		}
 		out = append(out, newline)
 	}
-	return out
+	return out, nil
 }

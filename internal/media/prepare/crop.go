@@ -74,17 +74,15 @@ func (v *whole) view(m *picture.Image) (View, error) {
 
 // crop is LLaVA-1.5: one view, and a token for each patch of it.
 type crop struct {
+	plain
 	*whole
-	image  string
 	tokens int
 }
 
 func loadCrop(l *loader) family {
 	l.want("CLIPImageProcessor", "SiglipImageProcessor")
-	c := &crop{whole: loadWhole(l)}
-	t := l.tower()
-	c.image = t.image
-	c.tokens = t.tokens(c.w, c.h)
+	c := &crop{plain: l.plain, whole: loadWhole(l)}
+	c.tokens = l.tower().tokens(c.w, c.h)
 	if c.tokens < 1 {
 		l.processor.fail("patch_size", ErrConfig, "no patch fits into a view")
 	}
@@ -93,16 +91,14 @@ func loadCrop(l *loader) family {
 
 // tower is what LLaVA's processors know of the vision tower.
 type tower struct {
-	image             string // the token
-	patch, additional int    // pixels of a patch; tokens beside patches
-	drop              int    // tokens that the language model does not get
+	patch, additional int // pixels of a patch; tokens beside patches
+	drop              int // tokens that the language model does not get
 }
 
 func (l *loader) tower() (t tower) {
 	l.processorFields("image_token", "num_additional_image_tokens", "patch_size", "vision_feature_select_strategy")
-	t.image = l.processor.text("image_token", l.placeholder)
-	if t.image != l.placeholder {
-		l.processor.fail("image_token", ErrUnsupported, "want "+l.placeholder)
+	if image := l.plain.image; l.processor.text("image_token", image) != image {
+		l.processor.fail("image_token", ErrUnsupported, "want "+image)
 	}
 	t.patch = l.processor.count("patch_size", l.vision.count("patch_size", 0, 1, maxSide), 1, maxSide)
 	if t.patch == 0 {
@@ -132,8 +128,6 @@ func (c *crop) plan(_, _ int) (Plan, error) {
 	return Plan{Tokens: c.tokens, Views: 1, W: c.w, H: c.h}, nil
 }
 
-func (c *crop) text(p Plan) string { return strings.Repeat(c.image, p.Tokens) }
-
 func (c *crop) prepare(m *picture.Image, in *Input) error {
 	v, err := c.view(m)
 	in.Views = []View{v}
@@ -142,6 +136,7 @@ func (c *crop) prepare(m *picture.Image, in *Input) error {
 
 // gemma is Gemma 3: one view, whose patches are pooled into a fixed number of tokens.
 type gemma struct {
+	plain
 	*whole
 	tokens int
 }
@@ -149,7 +144,7 @@ type gemma struct {
 func loadGemma(l *loader) family {
 	l.want("Gemma3ImageProcessor")
 	l.processorFields("image_seq_length")
-	g := &gemma{whole: loadWhole(l)}
+	g := &gemma{plain: l.plain, whole: loadWhole(l)}
 	if l.settings.boolean("do_pan_and_scan") {
 		l.settings.fail("do_pan_and_scan", ErrUnsupported, "true")
 	}
@@ -164,6 +159,13 @@ func (g *gemma) plan(_, _ int) (Plan, error) {
 
 func (g *gemma) text(p Plan) string {
 	return "\n\n<start_of_image>" + strings.Repeat("<image_soft_token>", p.Tokens) + "<end_of_image>\n\n"
+}
+
+// planRows tells the model where the picture begins and ends.
+func (g *gemma) planRows(n int, _ [3]int) (Plan, error) {
+	p := Plan{Tokens: n}
+	p.Text = g.text(p)
+	return p, nil
 }
 
 func (g *gemma) prepare(m *picture.Image, in *Input) error {

@@ -55,3 +55,21 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+// Ready-made rows of Gemma 3 are told where they begin and end; those of tiles stand alone,
+// without the names of tiles.
+func TestTextAroundRows(t *testing.T) {
+	for class, want := range map[string]string{
+		"Gemma3Processor":  "\n\n<start_of_image><image_soft_token><image_soft_token><end_of_image>\n\n",
+		"SmolVLMProcessor": "<image><image>",
+	} {
+		about := `{"processor_class": "` + class + `"}`
+		p, err := Load(Files{Preprocessor: []byte(about), Config: []byte(`{"vision_config": {"patch_size": 14, "image_size": 28}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan, err := p.PlanRows(2, [3]int{}); err != nil || plan != (Plan{Tokens: 2, Text: want}) {
+			t.Errorf("%s: %+v %v", class, plan, err)
+		}
+	}
+}

@@ -27,7 +27,28 @@ type family interface {
 	plan(w, h int) (Plan, error) // without its text
 	text(p Plan) string
 	prepare(m *picture.Image, in *Input) error
+	planRows(n int, grid [3]int) (Plan, error)                                // as Processor.PlanRows
+	arrange(p Plan, rows [][]float32, newline []float32) ([][]float32, error) // as Processor.Arrange; it need not count
+	cuts() (patch, frames, merge int)                                         // as Processor.Cuts
+	low() family                                                              // as Processor.Low; nil: the same
 }
+
+// plain is what most families have in common.
+type plain struct {
+	image string // the token that stands for an embedding
+}
+
+func (f plain) text(p Plan) string { return strings.Repeat(f.image, p.Tokens) }
+
+func (f plain) planRows(n int, _ [3]int) (Plan, error) {
+	return Plan{Tokens: n, Text: strings.Repeat(f.image, n)}, nil
+}
+
+func (plain) arrange(_ Plan, rows [][]float32, _ []float32) ([][]float32, error) { return rows, nil }
+
+func (plain) cuts() (patch, frames, merge int) { return 0, 0, 0 }
+
+func (plain) low() family { return nil }
 
 // families are the kinds of processors, by the name of the class in files and by the
 // type of the model in config.json, with the class that prepares pictures by default.
@@ -47,13 +68,13 @@ var families = []struct {
 
 // loader is what a family reads.
 type loader struct {
-	class       string // of the image processor
-	settings    fields // of it, with defaults
-	processor   fields // processor_config.json
-	vision      fields // vision_config of config.json
-	config      fields
-	placeholder string
-	colors      *colors
+	class     string // of the image processor
+	settings  fields // of it, with defaults
+	processor fields // processor_config.json
+	vision    fields // vision_config of config.json
+	config    fields
+	plain     plain
+	colors    *colors
 }
 
 // Processor prepares pictures for one checkpoint.
@@ -89,14 +110,12 @@ func Load(files Files) (*Processor, error) {
 				continue
 			}
 			p := &Processor{placeholder: known.placeholder, overWhite: known.overWhite}
-			l.placeholder = known.placeholder
+			l.plain = plain{known.placeholder}
 			l.class, l.settings = class(image, known.class)
 			l.colors = l.settings.colors()
 			p.family = known.load(l)
-			if t, ok := p.family.(*tiles); ok && t.split {
-				whole := *t
-				whole.split = false
-				p.low = &Processor{family: &whole, placeholder: p.placeholder, overWhite: p.overWhite}
+			if low := p.family.low(); low != nil {
+				p.low = &Processor{family: low, placeholder: p.placeholder, overWhite: p.overWhite}
 			}
 			return p, err
 		}
@@ -138,14 +157,7 @@ func (p *Processor) Low() *Processor {
 // pictures begins and ends, and Qwen-VL needs the grid of the patches: frames, rows and columns,
 // zero if it is unknown. An error matches ErrPicture.
 func (p *Processor) PlanRows(n int, grid [3]int) (Plan, error) {
-	plan := Plan{Tokens: n, Text: strings.Repeat(p.placeholder, n)}
-	switch fam := p.family.(type) {
-	case *gemma:
-		plan.Text = fam.text(plan)
-	case *patches:
-		return fam.planRows(plan, grid)
-	}
-	return plan, nil
+	return p.family.planRows(n, grid)
 }
 
 // DecodeOptions are those with which the processor wants pictures to be decoded.

@@ -3,7 +3,6 @@ package prepare
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
 )
@@ -11,13 +10,13 @@ import (
 // patches is the family of Qwen2-VL and its successors: the picture keeps its ratio,
 // both sides become multiples of a block of merged patches, and the tower gets patches.
 type patches struct {
+	plain
 	colors       *colors
 	filter       picture.Filter
 	patch        int // pixels of a side
 	times        int // frames in a patch; a still is repeated
 	merge        int // patches of a side that become one token
 	fewest, most int // pixels
-	image        string
 }
 
 func loadPatches(l *loader) family {
@@ -26,7 +25,7 @@ func loadPatches(l *loader) family {
 	s := l.settings
 	s.must("do_resize")
 	p := &patches{
-		colors: l.colors, filter: s.filter("resample"), image: l.placeholder,
+		plain: l.plain, colors: l.colors, filter: s.filter("resample"),
 		patch: s.count("patch_size", 0, 1, 256),
 		times: s.count("temporal_patch_size", 0, 1, 16),
 		merge: s.count("merge_size", 0, 1, 16),
@@ -84,20 +83,21 @@ func (p *patches) plan(w, h int) (Plan, error) {
 // places returns how the tokens of a grid of patches stand.
 func (p *patches) places(g Grid) [3]int { return [3]int{g.T, g.H / p.merge, g.W / p.merge} }
 
-// planRows adds to the plan of rows that come ready-made how they stand.
-func (p *patches) planRows(plan Plan, grid [3]int) (Plan, error) {
+// planRows says how rows that come ready-made stand, too.
+func (p *patches) planRows(n int, grid [3]int) (Plan, error) {
 	if grid == [3]int{} {
 		return Plan{}, fmt.Errorf("%w: embeddings for this model need the grid of their patches beside them: image_grid_thw, with frames, rows and columns", ErrPicture)
 	}
-	plan.Grid = Grid{T: grid[0], H: grid[1], W: grid[2]}
+	plan := Plan{Tokens: n, Grid: Grid{T: grid[0], H: grid[1], W: grid[2]}}
+	plan.Text = p.text(plan)
 	plan.Places = p.places(plan.Grid)
-	if n := plan.Places[1] * plan.Places[2]; grid[0] != 1 || grid[1]%p.merge != 0 || grid[2]%p.merge != 0 || n != plan.Tokens {
-		return Plan{}, fmt.Errorf("%w: a grid of %d × %d × %d patches, of which %d × %d become a row, for %d rows", ErrPicture, grid[0], grid[1], grid[2], p.merge, p.merge, plan.Tokens)
+	if grid[0] != 1 || grid[1]%p.merge != 0 || grid[2]%p.merge != 0 || plan.Places[1]*plan.Places[2] != n {
+		return Plan{}, fmt.Errorf("%w: a grid of %d × %d × %d patches, of which %d × %d become a row, for %d rows", ErrPicture, grid[0], grid[1], grid[2], p.merge, p.merge, n)
 	}
 	return plan, nil
 }
 
-func (p *patches) text(plan Plan) string { return strings.Repeat(p.image, plan.Tokens) }
+func (p *patches) cuts() (patch, frames, merge int) { return p.patch, p.times, p.merge }
 
 func (p *patches) prepare(m *picture.Image, in *Input) error {
 	m, err := m.Resize(in.W, in.H, p.filter)

@@ -1,7 +1,6 @@
 package prepare
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
@@ -77,12 +76,7 @@ func (p *Processor) Plan(w, h int) (Plan, error) {
 
 // Cuts returns how pictures are cut into patches: pixels of a side, frames, and patches of a
 // side of those that become one token; zero where views are cut.
-func (p *Processor) Cuts() (patch, frames, merge int) {
-	if q, ok := p.family.(*patches); ok {
-		return q.patch, q.times, q.merge
-	}
-	return 0, 0, 0
-}
+func (p *Processor) Cuts() (patch, frames, merge int) { return p.family.cuts() }
 
 // Prepare computes the input of the vision tower. Its plan is that of Plan. An error
 // matches ErrPicture.
@@ -102,11 +96,9 @@ func (p *Processor) Prepare(m *picture.Image) (*Input, error) {
 // in which they stand in the prompt. newline is the row that ends the lines of LLaVA-1.6. An
 // error says that the tower made other rows than the plan has.
 func (p *Processor) Arrange(plan Plan, rows [][]float32, newline []float32) ([][]float32, error) {
-	if a, ok := p.family.(*anyRes); ok {
-		if newline == nil {
-			return nil, errors.New("arrange rows of an image: no row that ends a line")
-		}
-		rows = a.arrange(plan, rows, newline)
+	rows, err := p.family.arrange(plan, rows, newline)
+	if err != nil {
+		return nil, fmt.Errorf("arrange rows of an image: %w", err)
 	}
 	if len(rows) != plan.Tokens {
 		return nil, fmt.Errorf("arrange rows of an image: there are others than the %d of its plan", plan.Tokens)

@@ -11,6 +11,7 @@ import (
 // tiles is the family of Idefics3 and SmolVLM: the picture is resized to a longest edge
 // and to whole tiles, and is cut into these; the whole, as large as a tile, comes last.
 type tiles struct {
+	plain
 	colors  *colors
 	filter  picture.Filter
 	longest int // pixels of the longest edge
@@ -27,7 +28,7 @@ func loadTiles(l *loader) family {
 	l.processorFields("image_seq_len")
 	s := l.settings
 	s.must("do_resize")
-	t := &tiles{colors: l.colors, filter: s.filter("resample"), split: s.boolean("do_image_splitting")}
+	t := &tiles{plain: l.plain, colors: l.colors, filter: s.filter("resample"), split: s.boolean("do_image_splitting")}
 	t.longest = s.size("size", "longest_edge", maxSide).LongestEdge
 	t.side = s.size("max_image_size", "longest_edge", maxSide).LongestEdge
 	if t.longest == 0 {
@@ -116,7 +117,7 @@ func (t *tiles) plan(w, h int) (Plan, error) {
 
 func (t *tiles) text(p Plan) string {
 	const around = "<fake_token_around_image>"
-	image := strings.Repeat("<image>", t.tokens)
+	image := strings.Repeat(t.image, t.tokens)
 	var text strings.Builder
 	for r := range p.Grid.H {
 		for c := range p.Grid.W {
@@ -129,6 +130,16 @@ func (t *tiles) text(p Plan) string {
 	}
 	text.WriteString(around + "<global-img>" + image + around)
 	return text.String()
+}
+
+// low computes the whole alone.
+func (t *tiles) low() family {
+	if !t.split {
+		return nil
+	}
+	whole := *t
+	whole.split = false
+	return &whole
 }
 
 func (t *tiles) prepare(m *picture.Image, in *Input) error {
