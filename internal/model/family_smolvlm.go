@@ -1,6 +1,10 @@
 package model
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/model/idefics"
+)
 
 // smolVLM covers SmolVLM and SmolVLM2, and idefics3 Idefics 3, which have the same
 // arithmetic: a SigLIP tower whose patches are concatenated in squares, one linear layer
@@ -18,7 +22,7 @@ func idefics3() family {
 		read: func(f fields, c *Config) *Vision {
 			v := readTower(f, idefics3Tower)
 			v.PostNorm = true
-			v.Projector = Projector{Kind: ProjectShuffle, Factor: f.size("scale_factor", 2, maxWidth)}
+			v.Projector = Projector{Kind: ProjectShuffle, Factor: f.size("scale_factor", idefics.ScaleFactor, maxWidth)}
 			readImageToken(f, c, &v, 128257)
 			if *f.err == nil && v.Side()%v.Projector.Factor != 0 {
 				f.fail(ErrConfig, "scale_factor", "%d does not divide the %d patches of a side", v.Projector.Factor, v.Side())

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/model/idefics"
 )
 
 // Vision is the shape of the part of a model that turns images into rows of text
@@ -133,7 +135,7 @@ var (
 	}
 	idefics3Tower = tower{
 		modelTypes: []string{"idefics3_vision", "idefics3", "smolvlm_vision", "smolvlm"},
-		hidden:     1152, ffn: 3072, layers: 12, heads: 16, image: 224, patch: 32,
+		hidden:     1152, ffn: 3072, layers: 12, heads: 16, image: idefics.ImageSize, patch: idefics.PatchSize,
 		eps: 1e-6, act: GELUTanh, patchBias: true, bucketed: true,
 	}
 )

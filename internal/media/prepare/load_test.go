@@ -120,7 +120,9 @@ func TestLoadFillsIn(t *testing.T) {
 		{"the largest view", [3]string{`{"size": 16384, "crop_size": 8192}`, `{"processor_class": "LlavaProcessor", "patch_size": 4096}`, ""}, 4},
 		{"the most tokens", [3]string{`{"size": 256, "crop_size": {"height": 256, "width": 512}}`, `{"processor_class": "LlavaProcessor", "patch_size": 1}`, ""}, 1 << 17},
 		{"tokens of a tile", [3]string{`{"do_image_splitting": false}`, "", `{"model_type": "smolvlm", "scale_factor": 4, "vision_config": {"image_size": 512, "patch_size": 16}}`}, 64},
-		{"tokens of a tile by default", [3]string{`{"do_image_splitting": false}`, "", `{"model_type": "idefics3"}`}, 169},
+		{"tokens of a tile without a factor", [3]string{`{"do_image_splitting": false}`, "", `{"model_type": "idefics3", "vision_config": {"image_size": 112, "patch_size": 14}}`}, 16},
+		{"tokens of a tile of a tower by default", [3]string{`{"do_image_splitting": false}`, "", `{"model_type": "idefics3", "scale_factor": 7}`}, 1},
+		{"tokens of a tile by default", [3]string{`{"do_image_splitting": false}`, `{"processor_class": "Idefics3Processor"}`, ""}, 169},
 	} {
 		var contents [3][]byte
 		for i, f := range c.files {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/media/picture"
+	"github.com/dynctl/dynctl/internal/model/idefics"
 )
 
 // tiles is the family of Idefics3 and SmolVLM: the picture is resized to a longest edge
@@ -45,15 +46,15 @@ func loadTiles(l *loader) family {
 	return t
 }
 
-// tileTokens computes from config.json what the tower makes of a tile. Without, it is
+// tileTokens computes from config.json what the tower makes of a tile. Without that file it is
 // the default of the class.
 func (l *loader) tileTokens() int {
-	image := l.vision.count("image_size", 0, 1, maxSide)
-	patch := l.vision.count("patch_size", 0, 1, maxSide)
-	scale := l.config.count("scale_factor", 0, 1, 64)
-	if image == 0 || patch == 0 || scale == 0 {
+	if l.config.raw == nil {
 		return 169
 	}
+	image := l.vision.count("image_size", idefics.ImageSize, 1, maxSide)
+	patch := l.vision.count("patch_size", idefics.PatchSize, 1, maxSide)
+	scale := l.config.count("scale_factor", idefics.ScaleFactor, 1, 64)
 	n := image / patch / scale
 	if n == 0 {
 		l.config.fail("scale_factor", ErrConfig, "an image of the tower has fewer patches")

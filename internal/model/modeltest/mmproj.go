@@ -217,10 +217,7 @@ func Sighted(t testing.TB, family string) (dir string) {
 	spec.Vocab, spec.ContextLen, spec.DType = 2100, 2048, ""
 	delete(spec.Images, "image_token_index")
 	spec.Images["image_token_id"] = first
-	switch family {
-	case "idefics3":
-		spec.Images["scale_factor"] = 2 // image processors have no default for it
-	case "gemma3_text":
+	if family == "gemma3_text" {
 		spec.Extra = map[string]any{"query_pre_attn_scalar": 8, "sliding_window": 20} // GGUF files hold a head's size
 	}
 	clip := map[string]any{"image_mean": []float64{0.48145466, 0.4578275, 0.40821073}, "image_std": []float64{0.26862954, 0.26130258, 0.27577711}}
