@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,27 @@ func TestExplainRoute(t *testing.T) {
 	if r := w.run("explain", "route", "a", "b"); r.code != exit.Usage {
 		t.Errorf("two: %+v", r)
 	}
+}
+
+// What follows the table is the sample of the documentation.
+func TestExplainRouteWithImages(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Decisions: []cluster.RouterDecision{{
+		RequestID: "36cc44a9", Time: clitest.Noon, Phase: cluster.RoleDecode, Chosen: "worker-2", Prefill: "worker-1", PrefillWay: "queue",
+		QueueNS: 0.1e6, PrefillNS: 23e6, ComputeNS: 22.7e6, KV: &cluster.RoutedKV{NS: 0.1e6, Bytes: 192 << 10}, DecodeNS: 140.7e6,
+		Images: &cluster.RoutedImages{Count: 1, EncodeNS: 15e6, MoveNS: 0.3e6, Bytes: 16 << 10, By: []string{"worker-3"}, Chosen: []string{"first by content"}},
+	}}})
+	page, err := os.ReadFile("../../docs/multimodal.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = "prompt computed at worker-1 by queue\n"
+	_, after, found := strings.Cut(string(page), begin)
+	sample, _, ended := strings.Cut(after, "```")
+	if !found || !ended {
+		t.Fatal("the page has no sample")
+	}
+	clitest.Has(t, "terminal", w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route").stdout, "\n"+begin+sample)
 }
 
 func TestExplainRouteWithoutRequests(t *testing.T) {

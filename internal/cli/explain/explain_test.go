@@ -172,7 +172,7 @@ func TestRouteWithImages(t *testing.T) {
 	d := cluster.RouterDecision{Chosen: "worker-3", Prefill: "worker-2", PrefillWay: "queue", QueueNS: 1e6, PrefillNS: 400e6, ComputeNS: 330e6, Images: &cluster.RoutedImages{
 		Count: 3, Cached: 1, EncodeNS: 250e6, MoveNS: 4e6, Bytes: 2 << 20, By: []string{"worker-1", "worker-4"}, Chosen: []string{"first by content", "worker-1 failed: gone"},
 	}}
-	want := []string{"images: 3, 1 of them computed before", "  embeddings from worker-1 (first by content)", "  embeddings from worker-4 (worker-1 failed: gone)", "  embeddings of 1 image were at the worker with the prompt"}
+	want := []string{"images: 3, 1 of them computed before", "embeddings from worker-1 (first by content)", "embeddings from worker-4 (worker-1 failed: gone)", "embeddings of 1 image were at the worker with the prompt"}
 	if got := imageTexts(&d); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

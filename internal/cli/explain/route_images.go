@@ -23,10 +23,10 @@ func imageTexts(d *cluster.RouterDecision) []string {
 		if i < len(m.Chosen) && m.Chosen[i] != "" {
 			why = " (" + m.Chosen[i] + ")"
 		}
-		out = append(out, "  embeddings from "+by+why)
+		out = append(out, "embeddings from "+by+why)
 	}
 	if asked > 0 {
-		out = append(out, fmt.Sprintf("  embeddings of %s were at the worker with the prompt", human.Plural(asked, "image")))
+		out = append(out, fmt.Sprintf("embeddings of %s were at the worker with the prompt", human.Plural(asked, "image")))
 	}
 	return out
 }
