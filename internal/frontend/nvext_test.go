@@ -201,3 +201,47 @@ func TestTimingOfSeveralDecodeWorkers(t *testing.T) {
 		t.Errorf("%+v", ds)
 	}
 }
+
+// What only the prefill worker knows of a pull is in the decision about the worker that pulled,
+// and in none about those after it.
+func TestTimingOfAPull(t *testing.T) {
+	w := newWorld(t)
+	w.prefiller("worker-1", func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		o := protocol.EngineOutput{Timing: &protocol.Timing{Worker: "worker-1", Prefill: "worker-1", PrefillNS: 9, Encoded: protocol.Encoded{Parts: 2}}}
+		o.Params = &protocol.DisaggregatedParams{Worker: "worker-1", Tokens: len(req.TokenIDs) - 1, Ticket: req.RequestID, Deadline: req.Disagg.Deadline}
+		if err := send(o); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	w.fake("worker-2", func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		timing := &protocol.Timing{Worker: "worker-2", Prefill: "worker-1", PrefillWay: protocol.WayPull, PrefillNS: 20}
+		if err := send(protocol.EngineOutput{TokenIDs: tokens("a"), Timing: timing}); err != nil {
+			return err
+		}
+		to := w.fake("worker-3", func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+			return send(protocol.EngineOutput{TokenIDs: tokens("b"), Timing: &protocol.Timing{Worker: "worker-3", Prefill: "worker-2"}, Finish: protocol.FinishStop})
+		})
+		return send(protocol.EngineOutput{Finish: protocol.FinishMoved, Moved: &protocol.Moved{Worker: "worker-3", InstanceID: to.drt.ID(), Handover: "h"}})
+	})
+	f := w.routed(routing(), 1, 1)
+	if got := readAll(t, f.post("/v1/completions", longPrompt())); !strings.Contains(got, `"ab"`) {
+		t.Fatal(got)
+	}
+	var pulled, moved *cluster.RouterDecision
+	for _, d := range f.decisions.find("", 1) {
+		switch d.Chosen {
+		case "worker-2":
+			pulled = &d
+		case "worker-3":
+			moved = &d
+		}
+	}
+	if pulled == nil || pulled.ComputeNS != 9 || pulled.PrefillNS != 20 || pulled.Images == nil || pulled.Images.Count != 2 {
+		t.Errorf("of the pull: %+v", pulled)
+	}
+	if moved == nil || moved.ComputeNS != 0 || moved.Images != nil {
+		t.Errorf("after the move: %+v", moved)
+	}
+}
