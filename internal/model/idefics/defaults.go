@@ -6,6 +6,8 @@ package idefics
 const (
 	// ScaleFactor is how many patches of a side become one row.
 	ScaleFactor = 2
-	// ImageSize is the side of a view, and PatchSize that of a patch, in pixels.
-	ImageSize, PatchSize = 224, 32
+	// ImageSize is the side of a view, in pixels.
+	ImageSize = 224
+	// PatchSize is the side of a patch, in pixels.
+	PatchSize = 32
 )
