@@ -25,9 +25,6 @@ func (c *Cluster) CheckSight(ctx context.Context, before, after cluster.Topology
 	if err != nil {
 		return fmt.Errorf("list model cards: %w", err)
 	}
-	if len(kvs) == 0 {
-		return nil
-	}
 	v, err := c.View(ctx)
 	if err != nil {
 		return err
@@ -50,7 +47,7 @@ func (c *Cluster) CheckSight(ctx context.Context, before, after cluster.Topology
 		case !known || !w.Role.HoldsKV() || a.Model.Path != after.Model.Path || a.Generation != w.Generation: // a model to come
 		case card.Images != nil:
 			return nil
-		case blind == "":
+		default:
 			blind = w.Name
 		}
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,5 +65,21 @@ func TestCheckSight(t *testing.T) {
 				t.Errorf("declared %+v, %v", topo, err)
 			}
 		})
+	}
+}
+
+// Encode workers that stay are refused, too, if the model beside them becomes one of text.
+func TestCheckSightOfANewModel(t *testing.T) {
+	c := lab(t)
+	id := grant(t, c, time.Minute)
+	text := cluster.ModelSpec{Name: "m", Path: "/text"}
+	assign(t, c, cluster.Assignment{Name: "worker-1", Role: cluster.RoleDecode, Model: text, Node: "id-1", Desire: cluster.DesireRun, Generation: 1})
+	put(t, c, cluster.StatusKey(c.Namespace, "worker-1"), cluster.WorkerStatus{Name: "worker-1", Role: cluster.RoleDecode, InstanceID: id, State: cluster.StateReady, Generation: 1}, id)
+	put(t, c, cluster.CardKey(c.Namespace, string(cluster.RoleDecode), cluster.EndpointGenerate, id), cluster.ModelCard{}, id)
+	before := cluster.Topology{Model: cluster.ModelSpec{Name: "m", Path: "/sees"}, Decode: 1, Encode: 1}
+	after := before
+	after.Model = text
+	if err := c.CheckSight(t.Context(), before, after); !errors.Is(err, ErrNoSight) || !strings.Contains(err.Error(), "as worker-1 serves it") {
+		t.Errorf("it says %v", err)
 	}
 }
