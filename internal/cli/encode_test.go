@@ -127,6 +127,10 @@ func TestEncodeWorkersOfAModelWithoutSight(t *testing.T) {
 		}
 	}
 	clitest.Has(t, "plan", w.ok("up", "--encode", "1", "--dry-run").stdout, "impossible: encode workers: the model", why)
+	if err := os.WriteFile(file, []byte("model: {name: m, path: "+dir+"}\ndecode: {workers: 1}\nencode: {workers: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clitest.Has(t, "diff", w.run("diff", "-f", file).stdout, "impossible: encode workers: the model", why)
 	if topo := w.topology(); topo.Encode != 0 || topo.Model.Path != dir {
 		t.Errorf("it declared %+v", topo)
 	}
