@@ -47,8 +47,9 @@ func (w *worker) becomeReady() error {
 	if w.state != Starting {
 		return nil // it was stopped before
 	}
+	w.over(Started)
 	w.enter(Ready)
-	w.readySince = s.now
+	w.readySince, w.flips = s.now, false
 	if w.role == cluster.RolePrefill {
 		return s.serveQueue()
 	}
@@ -62,11 +63,21 @@ func (w *worker) becomeReady() error {
 	return nil
 }
 
+// over notes the end of a change for the controller.
+func (w *worker) over(kind ChangeKind) {
+	if w.flips {
+		kind = Flipped
+	}
+	if w.s.Controller != nil {
+		w.s.window.changes = append(w.s.window.changes, Change{kind, w.role, w.s.now - w.ordered})
+	}
+}
+
 func (w *worker) enter(state State) { w.state, w.since = state, w.s.now }
 
 // drain has a worker finish what it has. Then it ends, or takes the other role.
 func (w *worker) drain(flips bool) error {
-	w.flips = flips
+	w.flips, w.ordered = flips, w.s.now
 	if w.state == Starting {
 		w.enter(Draining)
 		return w.s.drained(w)
@@ -89,6 +100,7 @@ func (s *simulation) drained(w *worker) error {
 	at := slices.Index(s.workers, w)
 	s.workers = slices.Delete(s.workers, at, at+1)
 	if !w.flips {
+		w.over(Drained)
 		return nil
 	}
 	// A worker that changes its role is a new instance with an empty cache.
@@ -96,7 +108,12 @@ func (s *simulation) drained(w *worker) error {
 	if w.role == role {
 		role = cluster.RoleDecode
 	}
-	return s.start(role, max(1, profile.Seconds(w.profile.Overheads.Flip)))
+	if err := s.start(role, max(1, profile.Seconds(w.profile.Overheads.Flip))); err != nil {
+		return err
+	}
+	next := s.workers[len(s.workers)-1]
+	next.flips, next.ordered = true, w.ordered
+	return nil
 }
 
 // Action changes the fleet.
@@ -118,13 +135,13 @@ type Controller interface {
 
 // control calls the controller.
 func (s *simulation) control() error {
-	o := s.observe()
-	for _, a := range s.Controller.Tick(s.now, o) {
+	actions := s.Controller.Tick(s.now, s.observe())
+	s.window.begin(s) // what actions do at once is of the next window
+	for _, a := range actions {
 		if err := s.act(a); err != nil {
 			return err
 		}
 	}
-	s.window.begin(s)
 	return nil
 }
 

@@ -19,7 +19,7 @@ type script struct {
 
 func (s *script) Tick(_ time.Duration, o *Observation) []Action {
 	c := *o
-	c.Arrivals, c.Firsts, c.Ends = slices.Clone(o.Arrivals), slices.Clone(o.Firsts), slices.Clone(o.Ends)
+	c.Arrivals, c.Firsts, c.Ends, c.Changes = slices.Clone(o.Arrivals), slices.Clone(o.Firsts), slices.Clone(o.Ends), slices.Clone(o.Changes)
 	s.seen = append(s.seen, c)
 	return s.acts[len(s.seen)]
 }
@@ -52,6 +52,12 @@ func TestScaleOutAndIn(t *testing.T) {
 	if got := states(c.seen[4]); !slices.Equal(got, []State{Ready}) || c.seen[4].Decode != 1 {
 		t.Errorf("after 50 s: %v", got)
 	}
+	if got, want := c.seen[1].Changes, []Change{{Started, cluster.RoleDecode, 7 * time.Second}}; !slices.Equal(got, want) {
+		t.Errorf("changes %+v, want %+v", got, want)
+	}
+	if got := c.seen[4].Changes; len(got) != 1 || got[0].Kind != Drained || got[0].Took < 0 || got[0].Took > 2*time.Second {
+		t.Errorf("changes %+v, want a drain", got)
+	}
 	// The second worker exists from 10 s until its last answer after 40 s, which takes at most
 	// 1.2 s for each request of it.
 	extra := r.DeviceHours*3600 - r.SpanS
@@ -69,7 +75,7 @@ func TestScaleOutAndIn(t *testing.T) {
 	for _, p := range r.Series {
 		points += p.Arrivals
 	}
-	if n > 60 || points != 60 || len(c.seen[0].Ends) == 0 || c.seen[0].Ends[0].Output != 100 || c.seen[0].Firsts[0].TTFT != 11*time.Millisecond {
+	if n > 60 || points != 60 || len(c.seen[0].Ends) == 0 || c.seen[0].Ends[0].Output != 100 || c.seen[0].Ends[0].TTFT != 11*time.Millisecond || c.seen[0].Firsts[0].TTFT != 11*time.Millisecond {
 		t.Errorf("%d arrivals seen, %d in the series; %+v", n, points, c.seen[0])
 	}
 }
@@ -99,6 +105,18 @@ func TestFlip(t *testing.T) {
 	if len(last.Workers) != 3 || last.Prefill != 1 || last.Decode != 2 || last.Workers[2].Name != "worker-4" || last.Workers[2].Role != cluster.RoleDecode {
 		t.Fatalf("%+v", last)
 	}
+	var changes []Change
+	for _, o := range c.seen {
+		changes = append(changes, o.Changes...)
+		for _, w := range o.Workers {
+			if flips := w.Ordered == 10*time.Second && w.State != Ready; w.Flips != flips {
+				t.Errorf("%+v: flips, want %t", w, flips)
+			}
+		}
+	}
+	if len(changes) != 1 || changes[0].Kind != Flipped || changes[0].Role != cluster.RoleDecode || changes[0].Took < 3*time.Second || changes[0].Took > 5*time.Second {
+		t.Errorf("changes %+v, want a flip", changes)
+	}
 	used := map[string]bool{}
 	for _, rec := range r.Records {
 		if rec.Prefill == "worker-1" && rec.AtS > 10 {
@@ -110,6 +128,20 @@ func TestFlip(t *testing.T) {
 		if !used[name] {
 			t.Errorf("%s had nothing to do", name)
 		}
+	}
+}
+
+// A window has the steps that began in it: 100 tokens of a prompt in 20 ms, and then steps of 11 ms that read the KV of
+// one sequence.
+func TestStepsOfAWindow(t *testing.T) {
+	c := &script{}
+	play(t, Config{Profile: plain(), Decode: 1, Load: &list{prompt(0, 1, 100, 20)}, Controller: c, Tick: 45 * time.Millisecond})
+	// The prompt ends at 20 ms; steps begin then, at 31 and at 42 ms, with 101, 102 and 103 tokens, and four in the next.
+	if w := c.seen[0].Workers[0]; w.PromptTokens != 100 || w.PromptBusy != 20*time.Millisecond || w.Step != 11*time.Millisecond || w.StepKV != 102 {
+		t.Errorf("%+v", w)
+	}
+	if w := c.seen[1].Workers[0]; w.PromptTokens != 0 || w.PromptBusy != 0 || w.Step != 11*time.Millisecond || w.StepKV != 105 {
+		t.Errorf("%+v", w)
 	}
 }
 

@@ -58,10 +58,9 @@ func (t *tally) first(j *job) {
 	ttft := ms(j.ttft())
 	t.ttft, t.ttfts = append(t.ttft, ttft), append(t.ttfts, ttft)
 	f := &j.output1
-	cached := f.Cached
+	cached := j.cached()
 	if f.Remote {
 		t.s.result.Remote++
-		cached = max(cached, j.hop.held.Cached)
 	} else {
 		t.s.result.Local++
 	}
@@ -70,6 +69,14 @@ func (t *tally) first(j *job) {
 	if t.s.Controller != nil {
 		t.s.window.firsts = append(t.s.window.firsts, First{t.s.now, j.ttft(), j.input, cached, f.Remote})
 	}
+}
+
+// cached returns the tokens of the prompt that need not be computed.
+func (j *job) cached() int {
+	if f := &j.output1; f.Remote {
+		return max(f.Cached, j.hop.held.Cached)
+	}
+	return j.output1.Cached
 }
 
 // reason is why the prompt was computed where it was.
@@ -102,15 +109,15 @@ func (t *tally) finish(j *job) {
 	t.now.Ended++
 	t.now.Output += j.outputs
 	if t.s.Controller != nil {
-		t.s.window.ends = append(t.s.window.ends, End{t.s.now, e2e, j.tpot(), j.input, j.outputs})
+		t.s.window.ends = append(t.s.window.ends, End{t.s.now, j.ttft(), e2e, j.tpot(), j.input, j.cached(), j.outputs})
 	}
 	if t.s.Records {
 		rec := Record{
-			AtS: j.came.Seconds(), Input: j.input, Output: j.outputs, Cached: j.output1.Cached, TTFT: ms(j.ttft()), TPOT: ms(j.tpot()), E2E: ms(e2e),
+			AtS: j.came.Seconds(), Input: j.input, Output: j.outputs, Cached: j.cached(), TTFT: ms(j.ttft()), TPOT: ms(j.tpot()), E2E: ms(e2e),
 			Queued: ms(j.output1.Queued), Decode: j.worker.name, Why: j.reason(),
 		}
 		if j.output1.Remote {
-			rec.Prefill, rec.Cached = j.hop.from.name, max(rec.Cached, j.hop.held.Cached)
+			rec.Prefill = j.hop.from.name
 		}
 		r.Records = append(r.Records, rec)
 	}

@@ -25,6 +25,7 @@ type worker struct {
 	state   State
 	since   time.Duration // in this state
 	started time.Duration // when it took its devices
+	ordered time.Duration // when it was told to start, flip or drain
 	// readySince is when it could compute first; -1 before.
 	readySince time.Duration
 	flips      bool // to the other role, once it is drained
@@ -83,7 +84,7 @@ type kvEvent struct {
 
 // newWorker returns a worker of a role that has an empty cache.
 func (s *simulation) newWorker(id cluster.InstanceID, role cluster.Role) (*worker, error) {
-	w := &worker{s: s, id: id, name: cluster.WorkerName(int(id)), since: s.now, started: s.now, readySince: -1}
+	w := &worker{s: s, id: id, name: cluster.WorkerName(int(id)), since: s.now, ordered: s.now, started: s.now, readySince: -1}
 	w.done = w.endStep
 	return w, w.equip(role)
 }
@@ -97,8 +98,13 @@ func (w *worker) equip(role cluster.Role) error {
 	l := w.profile.Limits
 	w.device = mock.Timed{BlockSize: l.BlockSize, MaxContext: l.MaxContext, Took: w.took, Token: w.token}
 	var observe func(engine.StepReport)
-	if w.s.Observe != nil {
-		observe = func(r engine.StepReport) { w.s.Observe(w.name, r) }
+	if w.s.Observe != nil || w.s.Controller != nil {
+		observe = func(r engine.StepReport) {
+			w.seen.add(r)
+			if w.s.Observe != nil {
+				w.s.Observe(w.name, r)
+			}
+		}
 	}
 	var err error
 	w.engine, err = engine.NewStepper(engine.Config{
