@@ -90,7 +90,7 @@ func (a *agenda) pop() event {
 // fleet is the cluster.
 type fleet struct {
 	cfg      core.Config
-	hardware Hardware
+	hardware Linear
 	times    Times
 	now      float64
 	events   agenda

@@ -18,7 +18,7 @@ func Example() Setup {
 	cfg := core.Defaults()
 	cfg.Target = core.Target{Goal: core.GoalSLA, TTFT: 500 * time.Millisecond, ITL: duration(ExampleITL), Percentile: 1 - AllowedMisses}
 	return Setup{
-		Config: cfg, Hardware: H100, Times: Times{Start: 30, Flip: 1, Drain: 3},
+		Config: cfg, Hardware: H100, Workers: H100, Times: Times{Start: 30, Flip: 1, Drain: 3},
 		Initial: core.Plan{Prefill: 1, Decode: 1},
 	}
 }

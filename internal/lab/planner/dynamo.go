@@ -138,22 +138,23 @@ func (d *Dynamo15) Decide(now time.Time, o core.Observation) core.Plan {
 		return d.plan // observes only while a change is unfinished
 	}
 	cfg, h := d.floor.setup.Config, d.floor.setup.Hardware
-	var isl float64
+	var isl, context float64
 	for _, r := range o.Requests {
 		isl += float64(r.ISL) / float64(len(o.Requests))
+		context += (float64(r.ISL) + float64(r.OSL)/2) / float64(len(o.Requests))
 	}
 	next := d.plan
 	if isl > 0 {
 		n := float64(d.plan.Prefill)
 		ttft := func(scale float64) float64 {
-			return float64(o.Prefill.QueuedTokens)/n*scale/h.PromptRate + h.TTFT(isl)
+			return float64(o.Prefill.QueuedTokens)/n*scale/h.PrefillThroughput(isl) + h.TTFT(isl)
 		}
 		next.Prefill = ruled(d.plan.Prefill, []float64{ttft(1)}, []float64{ttft(n / max(n-1, 1))}, cfg.Target.TTFT.Seconds())
 		var steps, fewer []float64
 		n = float64(d.plan.Decode)
 		for _, w := range o.Decode.Workers {
-			steps = append(steps, h.ITL(float64(w.KVTokens), 0))
-			fewer = append(fewer, h.ITL(float64(w.KVTokens)*n/max(n-1, 1), 0))
+			steps = append(steps, h.ITL(float64(w.KVTokens), context))
+			fewer = append(fewer, h.ITL(float64(w.KVTokens)*n/max(n-1, 1), context))
 		}
 		next.Decode = ruled(d.plan.Decode, steps, fewer, cfg.Target.ITL.Seconds())
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // fixed is hardware whose decode throughput is the same at any ITL from 1 ms on, at a context.
-func fixed(prompts, tokens, context float64) Hardware {
-	return Hardware{PromptRate: prompts, StepFixed: 0.001, Capacity: tokens * context * 0.001}
+func fixed(prompts, tokens, context float64) Linear {
+	return Linear{PromptRate: prompts, StepFixed: 0.001, Capacity: tokens * context * 0.001}
 }
 
 // The examples are those of Dynamo's tests of its replica calculation, with an interval of 60 s.
@@ -19,7 +19,7 @@ func TestDynamo08Replicas(t *testing.T) {
 	const context = 3000 + 150.0/2
 	for _, tc := range []struct {
 		name            string
-		hardware        Hardware
+		hardware        Linear
 		edit            func(*core.Config)
 		requests        float64
 		prefill, decode float64 // correction factors
@@ -60,7 +60,7 @@ func TestDynamo08Replicas(t *testing.T) {
 }
 
 // tabulated is H100 with a row of Dynamo's table at exactly 4,555 tokens/s.
-func tabulated() Hardware {
+func tabulated() Linear {
 	h := H100
 	h.Capacity = 2.5 * 4555 * ExampleITL * 3150
 	return h

@@ -18,7 +18,7 @@ type Ours struct {
 func NewOurs(setup Setup) (*Ours, error) {
 	cfg := setup.Config
 	cfg.Mode = core.ModeAct
-	p, err := core.New(cfg, setup.Hardware, nil)
+	p, err := core.New(cfg, setup.Hardware, setup.Evaluator)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,10 @@ const slot = 30.0
 // NewClairvoyant plans all slots. A smaller factor has fewer devices and more misses.
 func NewClairvoyant(setup Setup, arrivals []Arrival, seconds, factor float64) (*Clairvoyant, error) {
 	c := &Clairvoyant{setup: setup, factor: factor}
-	evaluator := core.Queueing{Performance: setup.Hardware, Target: setup.Config.Target}
+	evaluator := setup.Evaluator
+	if evaluator == nil {
+		evaluator = core.Queueing{Performance: setup.Hardware, Target: setup.Config.Target}
+	}
 	slots := make([][]core.Length, int(seconds/slot)+1)
 	for _, a := range arrivals {
 		i := int(a.At / slot)

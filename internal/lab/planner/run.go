@@ -18,8 +18,11 @@ type Policy interface {
 type Setup struct {
 	Config   core.Config
 	Hardware Hardware
-	Times    Times
-	Initial  core.Plan
+	// Evaluator is that of ours and of the clairvoyant; nil is core.Queueing over Hardware.
+	Evaluator core.Evaluator
+	Workers   Linear // of [Run]; what policies know of them is Hardware
+	Times     Times
+	Initial   core.Plan
 }
 
 // Result is what came of a run.
@@ -41,11 +44,12 @@ func (r Result) Share() float64 { return float64(r.Missed) / float64(max(r.Reque
 // epoch is the time of second 0.
 var epoch = time.Unix(1_700_000_000, 0)
 
-func clock(s float64) time.Time { return epoch.Add(duration(s)) }
+// Clock returns the time of a second of a run.
+func Clock(s float64) time.Time { return epoch.Add(duration(s)) }
 
 // Run plays arrivals for so many seconds, and then until all requests are done.
 func Run(setup Setup, arrivals []Arrival, seconds float64, policy Policy) Result {
-	f := &fleet{cfg: setup.Config, hardware: setup.Hardware, times: setup.Times, plan: setup.Initial}
+	f := &fleet{cfg: setup.Config, hardware: setup.Workers, times: setup.Times, plan: setup.Initial}
 	for _, role := range core.Roles {
 		for range setup.Initial.Workers(role) {
 			f.serve(f.start(role, 0))
@@ -61,7 +65,7 @@ func Run(setup Setup, arrivals []Arrival, seconds float64, policy Policy) Result
 		f.until(end)
 		o := f.observe(end - interval)
 		result.count(setup, o)
-		plan := policy.Decide(clock(f.now), o)
+		plan := policy.Decide(Clock(f.now), o)
 		if plan != f.plan {
 			result.Changes++
 			f.follow(plan)
@@ -100,7 +104,7 @@ func (f *fleet) until(end float64) {
 
 // observe returns the window since start, and begins a new one.
 func (f *fleet) observe(start float64) core.Observation {
-	o := core.Observation{Start: clock(start), End: clock(f.now), Arrived: f.arrived, Finished: f.finished, MaxLocalPrefill: f.plan.MaxLocalPrefill}
+	o := core.Observation{Start: Clock(start), End: Clock(f.now), Arrived: f.arrived, Finished: f.finished, MaxLocalPrefill: f.plan.MaxLocalPrefill}
 	f.total += len(f.done)
 	for _, r := range f.done {
 		seen := core.Request{Length: r.Length, TTFT: duration(r.first - r.At)}
@@ -128,7 +132,7 @@ func (f *fleet) observe(start float64) core.Observation {
 		}
 		role := w.role
 		if w.action != "" {
-			pending := core.Pending{Kind: w.action, Role: role, Since: clock(w.since)}
+			pending := core.Pending{Kind: w.action, Role: role, Since: Clock(w.since)}
 			if w.action == core.ActionFlip {
 				// The topology has it in its new role already; it serves when the flip is over.
 				role = core.Roles[0]
