@@ -45,6 +45,8 @@ type simulateFlags struct {
 	seed     uint64
 
 	ttft, itl, interval time.Duration
+	planner             bool
+	budget              int
 	records             bool
 	json                bool
 	svg                 string
@@ -61,10 +63,11 @@ disaggregation and queues are those of dynamod, and steps and transfers take the
 that a profile of the workers says. The same command gives the same result.
 
 The cluster is what a topology file declares, with -f, or --prefill and --decode workers.
---compare plays another topology file with the same load. The load is a trace in the format
-of Mooncake, or requests at random times with --rate.`,
+--compare plays another topology file with the same load, --planner the first cluster under the
+planner (docs/planner.md). The load is a trace in the format of Mooncake, or requests at random
+times with --rate.`,
 		Example: `  dynlab simulate --profile h100.json --prefill 2 --decode 4 --trace conversation.jsonl
-  dynlab simulate --profile h100.json -f now.yaml --compare next.yaml --rate 20 --isl 3000 --osl 150 --ttft 500ms --itl 50ms
+  dynlab simulate --profile h100.json -f now.yaml --compare next.yaml --rate 20 --isl 3000 --osl 150 --ttft 500ms --itl 50ms --planner
   dynlab simulate --profile h100.json --decode 8 --rate 5 --duration 1h --json --svg day.svg`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,6 +98,8 @@ of Mooncake, or requests at random times with --rate.`,
 	flags.DurationVar(&f.ttft, "ttft", 0, "target of the time to the first token")
 	flags.DurationVar(&f.itl, "itl", 0, "target of the mean time between the tokens of an answer")
 	flags.DurationVar(&f.interval, "interval", 0, "length of the intervals of the series (default 1m)")
+	flags.BoolVar(&f.planner, "planner", false, "play the first cluster once more under the planner, which begins with its workers; needs --ttft and --itl")
+	flags.IntVar(&f.budget, "budget", 0, "devices that the planner may use; 0: those of the first cluster")
 	flags.BoolVar(&f.records, "records", false, "with --json, a record of each request")
 	flags.BoolVar(&f.json, "json", false, "print the results as JSON, one after the other")
 	flags.StringVar(&f.svg, "svg", "", "write charts of the series of the first cluster into this file")
@@ -110,7 +115,19 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
+	if f.planner && (f.ttft <= 0 || f.itl <= 0 || f.budget < 0) {
+		return usageError{errors.New("--planner needs --ttft and --itl, and a --budget that is not negative")}
+	}
+	var planned *simulation.Planned
 	var all []simulation.Played
+	if f.planner {
+		first := configs[0]
+		first.Config.TTFT, first.Config.ITL, first.Name = f.ttft, f.itl, "planner"
+		if planned, err = simulation.Plan(&first.Config, f.budget); err != nil {
+			return usageError{err}
+		}
+		configs = append(configs, first)
+	}
 	for _, p := range configs {
 		p.Config.Load, p.Config.Seed, p.Config.Records = load(), f.seed, f.records && f.json
 		p.Config.TTFT, p.Config.ITL, p.Config.Interval = f.ttft, f.itl, f.interval
@@ -132,7 +149,11 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		}
 	}
 	if !f.json {
-		return simulation.Show(stdout, describe, all...)
+		err := simulation.Show(stdout, describe, all...)
+		if err == nil && planned != nil {
+			err = planned.Show(stdout, all[len(all)-1].Result)
+		}
+		return err
 	}
 	for _, p := range all {
 		if err := p.Result.Write(stdout); err != nil {
@@ -150,12 +171,7 @@ func (f *simulateFlags) load() (source func() simulate.Source, describe string, 
 	case f.trace != "" && !(f.speed > 0 && f.speed <= 1e6) || f.repeat < 1 || f.repeat > 1e4:
 		return nil, "", usageError{errors.New("--speed is not above 0 and at most 1e6, or --repeat not between 1 and 10000")}
 	case f.trace != "":
-		file, err := os.Open(f.trace)
-		if err != nil {
-			return nil, "", fmt.Errorf("read the trace: %w", err)
-		}
-		defer file.Close()
-		requests, err := mooncake.Read(file)
+		requests, err := readTrace(f.trace)
 		if err != nil {
 			return nil, "", err
 		}
@@ -233,6 +249,15 @@ func (f *simulateFlags) clusters(stderr io.Writer) ([]simulation.Played, error) 
 		out = append(out, simulation.Played{Name: names[i], Config: c})
 	}
 	return out, nil
+}
+
+func readTrace(path string) ([]mooncake.Request, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the trace: %w", err)
+	}
+	defer file.Close()
+	return mooncake.Read(file)
 }
 
 func readProfile(path string) (*profile.Profile, error) {
