@@ -12,8 +12,8 @@ import (
 	"github.com/dynctl/dynctl/internal/simulate"
 )
 
-// Evaluator returns the planner's evaluator for workers whose profiles are known. isl is the mean length of prompts
-// whose KV moves from worker to worker.
+// Evaluator returns the planner's evaluator for workers whose profiles are known. It takes the handover of a
+// prompt that fills a step.
 func Evaluator(p profile.Performance, target planner.Target) planner.Queueing {
 	chunk := p.Decode.Limits.MaxBatchTokens
 	return planner.Queueing{Performance: p, Target: target, Chunk: chunk, Handover: profile.Seconds(p.Handover(float64(chunk)))}
