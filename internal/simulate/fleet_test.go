@@ -158,6 +158,15 @@ func TestComingWorkersCount(t *testing.T) {
 	if err := s.play(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	var took []time.Duration // from the order on: the prompt ends first
+	for _, o := range c.seen {
+		for _, change := range o.Changes {
+			took = append(took, change.Took)
+		}
+	}
+	if len(took) != 1 || took[0] < 1200*time.Millisecond || took[0] > 2*time.Second {
+		t.Errorf("changes took %v", took)
+	}
 	var names []string
 	for _, w := range c.seen[len(c.seen)-1].Workers {
 		names = append(names, w.Name)

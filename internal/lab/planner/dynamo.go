@@ -146,8 +146,12 @@ func (d *Dynamo15) Decide(now time.Time, o core.Observation) core.Plan {
 	next := d.plan
 	if isl > 0 {
 		n := float64(d.plan.Prefill)
+		queued := o.Prefill.QueuedTokens // that no worker has, and those that workers have
+		for _, w := range o.Prefill.Workers {
+			queued += w.QueuedTokens
+		}
 		ttft := func(scale float64) float64 {
-			return float64(o.Prefill.QueuedTokens)/n*scale/h.PrefillThroughput(isl) + h.TTFT(isl)
+			return float64(queued)/n*scale/h.PrefillThroughput(isl) + h.TTFT(isl)
 		}
 		next.Prefill = ruled(d.plan.Prefill, []float64{ttft(1)}, []float64{ttft(n / max(n-1, 1))}, cfg.Target.TTFT.Seconds())
 		var steps, fewer []float64
