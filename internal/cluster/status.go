@@ -146,6 +146,13 @@ type WorkerStats struct {
 	// target.
 	MixedStepsTotal  uint64 `json:"mixed_steps_total"`
 	MixedTokensTotal uint64 `json:"mixed_tokens_total"`
+	// What follows adds up the work of all steps, the features that their durations depend on:
+	// entries of one token and the positions that these attend to, tokens in chunks of prompts and
+	// the positions that those attend to.
+	StepDecodesTotal       uint64 `json:"step_decodes_total"`
+	StepDecodeContextTotal uint64 `json:"step_decode_context_total"`
+	StepTokensTotal        uint64 `json:"step_tokens_total"`
+	StepChunkContextTotal  uint64 `json:"step_chunk_context_total"`
 	// EncodedTotal counts the images whose embeddings this worker computed, and
 	// ImagesCachedTotal those whose embeddings it had, or computed at that time for somebody
 	// else. Of an encode worker, RequestsTotal counts the images that it was asked for,

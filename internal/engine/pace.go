@@ -87,6 +87,10 @@ func (e *Engine) report(r StepReport) {
 		c.MixedStepsTotal++
 		c.MixedTokensTotal += uint64(r.PrefillTokens)
 	}
+	c.StepDecodesTotal += uint64(r.Decodes)
+	c.StepDecodeContextTotal += uint64(r.DecodeContext)
+	c.StepTokensTotal += uint64(r.PrefillTokens)
+	c.StepChunkContextTotal += uint64(r.ChunkContext)
 	if e.cfg.Observe != nil {
 		e.cfg.Observe(r)
 	}

@@ -28,6 +28,17 @@ func TestMixedStepsAreCounted(t *testing.T) {
 	}
 }
 
+// The work of steps adds up, each of its features on its own.
+func TestWorkOfStepsAddsUp(t *testing.T) {
+	var e Engine
+	for range 3 {
+		e.report(StepReport{Decodes: 2, DecodeContext: 30, PrefillTokens: 400, ChunkContext: 5000, Busy: 1, Wall: 1})
+	}
+	if c := e.count; c.StepDecodesTotal != 6 || c.StepDecodeContextTotal != 90 || c.StepTokensTotal != 1200 || c.StepChunkContextTotal != 15000 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A prompt passes a longer one when it lacks no more than the limit, the one that lacks
 // least first; one token left is decoding.
 func TestShortPrompt(t *testing.T) {

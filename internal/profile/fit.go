@@ -8,10 +8,22 @@ import (
 	"slices"
 )
 
-// Sample is a step that was measured.
+// Sample is a step that was measured, or several whose work and seconds are added up.
 type Sample struct {
 	Work    Work
 	Seconds float64
+	Steps   int // 0 means 1
+}
+
+func (s Sample) features() [numFeatures]float64 {
+	x := s.Work.features()
+	x[0] = float64(max(s.Steps, 1))
+	return x
+}
+
+// predict returns the seconds of the sample's steps.
+func (c Costs) predict(s Sample) float64 {
+	return c.StepSeconds(s.Work) + c.Step*float64(max(s.Steps, 1)-1)
 }
 
 // Quality says how well costs describe the steps that they were found from. Errors are
@@ -42,7 +54,7 @@ func Fit(samples []Sample) (Costs, Quality, error) {
 		if !(s.Seconds > 0 && s.Seconds <= maxSeconds) {
 			return Costs{}, Quality{}, fmt.Errorf("%w: step %d takes %v seconds", ErrSamples, i, s.Seconds)
 		}
-		e.add(s.Work.features(), s.Seconds)
+		e.add(s.features(), s.Seconds)
 	}
 	cost, found := e.best()
 	if !found {
@@ -153,7 +165,7 @@ func (c Costs) quality(samples []Sample, e *equations) Quality {
 	q := Quality{Samples: len(samples)}
 	errs := make([]float64, len(samples))
 	for i, s := range samples {
-		off := c.StepSeconds(s.Work)/s.Seconds - 1
+		off := c.predict(s)/s.Seconds - 1
 		q.Bias += off / float64(len(samples))
 		errs[i] = math.Abs(off)
 		q.MeanError += errs[i] / float64(len(samples))

@@ -26,7 +26,7 @@ func TestFitFindsCosts(t *testing.T) {
 		var samples []Sample
 		for range 3000 {
 			w := randomWork(r)
-			samples = append(samples, Sample{w, want.StepSeconds(w) * (1 + noise*r.NormFloat64())})
+			samples = append(samples, Sample{Work: w, Seconds: want.StepSeconds(w) * (1 + noise*r.NormFloat64())})
 		}
 		got, q, err := Fit(samples)
 		if err != nil {
@@ -53,7 +53,7 @@ func TestFitKeepsCostsAboveZero(t *testing.T) {
 		var samples []Sample
 		for range 40 {
 			w := randomWork(r)
-			samples = append(samples, Sample{w, (1e-3 + 1e-5*float64(w.Tokens)) * math.Exp(r.NormFloat64())})
+			samples = append(samples, Sample{Work: w, Seconds: (1e-3 + 1e-5*float64(w.Tokens)) * math.Exp(r.NormFloat64())})
 		}
 		got, _, err := Fit(samples)
 		if err != nil {
@@ -92,13 +92,39 @@ func squares(c Costs, samples []Sample) (sum float64) {
 }
 
 func TestFitOfLittle(t *testing.T) {
-	got, q, err := Fit([]Sample{{Work{Decodes: 1, DecodeContext: 10}, 0.01}, {Work{Decodes: 1, DecodeContext: 10}, 0.01}})
+	got, q, err := Fit([]Sample{{Work: Work{Decodes: 1, DecodeContext: 10}, Seconds: 0.01}, {Work: Work{Decodes: 1, DecodeContext: 10}, Seconds: 0.01}})
 	if err != nil || math.Abs(got.StepSeconds(Work{Decodes: 1, DecodeContext: 10})-0.01) > 1e-12 || !slices.Equal(q.Unseen, []string{"token_s", "chunk_context_s"}) {
 		t.Errorf("%+v, %+v, %v", got, q, err)
 	}
-	for _, bad := range [][]Sample{nil, {{Work{}, 0}}, {{Work{}, math.NaN()}}, {{Work{}, math.Inf(1)}}} {
+	for _, bad := range [][]Sample{nil, {{}}, {{Seconds: math.NaN()}}, {{Seconds: math.Inf(1)}}} {
 		if _, _, err := Fit(bad); !errors.Is(err, ErrSamples) {
 			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+// Sums of steps show the same costs as the steps themselves.
+func TestFitFindsCostsInSums(t *testing.T) {
+	want := example().Step
+	r := rand.New(rand.NewPCG(5, 6))
+	var samples []Sample
+	for range 40 {
+		var s Sample
+		for range 1 + r.IntN(200) {
+			w := randomWork(r)
+			s.Seconds += want.StepSeconds(w)
+			s.Steps++
+			s.Work = Work{s.Work.Decodes + w.Decodes, s.Work.DecodeContext + w.DecodeContext, s.Work.Tokens + w.Tokens, s.Work.ChunkContext + w.ChunkContext}
+		}
+		samples = append(samples, s)
+	}
+	got, q, err := Fit(samples)
+	if err != nil || q.MeanError > 1e-6 {
+		t.Fatalf("%+v %v", q, err)
+	}
+	for j, v := range got.all() {
+		if truth := *want.all()[j]; math.Abs(*v/truth-1) > 1e-4 {
+			t.Errorf("cost %d is %v, want %v", j, *v, truth)
 		}
 	}
 }
