@@ -293,11 +293,12 @@ func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// runController takes part in the leader election until ctx ends.
+// runController takes part in the leader election until ctx ends. The planner runs beside the
+// controller that leads.
 func (a *Agent) runController(ctx context.Context) error {
 	subject := events.Subject(a.cfg.Namespace, cluster.ComponentAgent, cluster.TopicTopology)
 	err := controller.New(controller.Config{
-		Store: a.stores.store, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name, Elect: a.drt.Elect, Log: a.log,
+		Store: a.stores.store, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name, Elect: a.electPlanner, Log: a.log,
 		Rollout: a.settings.rollout,
 		Notify:  func(e cluster.TopologyEvent) { _ = a.stores.bus.Publish(ctx, subject, e) },
 	}).Run(ctx)

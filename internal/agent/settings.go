@@ -41,6 +41,20 @@ const (
 
 	settingSurge       = "rollout.max_surge"
 	settingUnavailable = "rollout.max_unavailable"
+
+	settingPlannerMode       = "planner.mode"
+	settingPlannerGoal       = "planner.goal"
+	settingPlannerTTFT       = "planner.ttft"
+	settingPlannerITL        = "planner.itl"
+	settingPlannerPercentile = "planner.percentile"
+	settingPlannerDevices    = "planner.devices"
+	settingPlannerPrefillMin = "planner.prefill_min"
+	settingPlannerPrefillMax = "planner.prefill_max"
+	settingPlannerDecodeMin  = "planner.decode_min"
+	settingPlannerDecodeMax  = "planner.decode_max"
+	settingPlannerPredictor  = "planner.predictor"
+	settingPlannerInterval   = "planner.interval"
+	settingPlannerForecast   = "planner.forecast_interval"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {

@@ -7,16 +7,17 @@ import (
 
 // Event topics; the full subject is namespace.{ns}.component.{component}.{topic}.
 const (
-	TopicKVEvents        = "kv-events"        // [KVEvent], by every worker
-	TopicKVPositions     = "kv-positions"     // [KVPosition], by workers shortly after KV events
-	TopicEncodings       = "encodings"        // [Encodings], by workers that encode images, at intervals
-	TopicWorkerStatus    = "worker-status"    // [WorkerStatus], by every worker, each second
-	TopicRouterDecisions = "router-decisions" // [RouterDecision], by frontends
-	TopicFlights         = "flights"          // [FlightEvents], by frontends, at least each second
-	TopicFrontendStats   = "frontend-stats"   // [FrontendStats], by frontends, each second
-	TopicTopology        = "topology"         // [TopologyEvent], by the controller
-	TopicNodeStats       = "node-stats"       // [NodeStats], by nodes with GPUs, each second
-	TopicQueueDepth      = "queue-depth"      // [QueueDepth], by the node that asks the prefill queue
+	TopicKVEvents        = "kv-events"         // [KVEvent], by every worker
+	TopicKVPositions     = "kv-positions"      // [KVPosition], by workers shortly after KV events
+	TopicEncodings       = "encodings"         // [Encodings], by workers that encode images, at intervals
+	TopicWorkerStatus    = "worker-status"     // [WorkerStatus], by every worker, each second
+	TopicRouterDecisions = "router-decisions"  // [RouterDecision], by frontends
+	TopicFlights         = "flights"           // [FlightEvents], by frontends, at least each second
+	TopicFrontendStats   = "frontend-stats"    // [FrontendStats], by frontends, each second
+	TopicTopology        = "topology"          // [TopologyEvent], by the controller
+	TopicNodeStats       = "node-stats"        // [NodeStats], by nodes with GPUs, each second
+	TopicPlanner         = "planner-decisions" // planner.Report, by the node that leads
+	TopicQueueDepth      = "queue-depth"       // [QueueDepth], by the node that asks the prefill queue
 )
 
 // QueueDepth tells how many remote prefills wait for a worker.

@@ -87,6 +87,9 @@ func SettingKey(namespace, name string) string { return SettingPrefix(namespace)
 // SettingPrefix covers all run-time settings of a namespace.
 func SettingPrefix(namespace string) string { return "/dynctl/" + namespace + "/config/" }
 
+// PlannerKey holds the newest decision of the planner.
+func PlannerKey(namespace string) string { return "/dynctl/" + namespace + "/planner" }
+
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }
 

@@ -111,6 +111,8 @@ type WorkerStats struct {
 	KVIncoming  int `json:"kv_incoming"` // reserved for a remote write
 	KVOutgoing  int `json:"kv_outgoing"` // held for a remote transfer
 	Quarantined int `json:"kv_quarantined"`
+	// MaxBatchTokens bounds the tokens of one step; 0 if the worker does not tell.
+	MaxBatchTokens int `json:"max_num_batched_tokens,omitempty"`
 	// PrefillRate is the speed of prompts, in tokens per second, as the steps so far
 	// predict it for a chunk of the largest size; 0 before the first step.
 	PrefillRate float64 `json:"prefill_tokens_per_s,omitempty"`

@@ -49,6 +49,7 @@ type Dynamod struct {
 	Router       Router       `mapstructure:"router"`
 	Multimodal   Multimodal   `mapstructure:"multimodal"`
 	Rollout      Rollout      `mapstructure:"rollout"`
+	Planner      Planner      `mapstructure:"planner"`
 	Drain        Drain        `mapstructure:"drain"`
 }
 
@@ -290,6 +291,7 @@ func DynamodTable() Table {
 			{"router", "Choice of the worker"},
 			{"multimodal", "Images in requests"},
 			{"rollout", "How many workers of a role change at a time"},
+			{"planner", "How many workers the load needs"},
 			{"drain", "Stopping"},
 		},
 	}
@@ -315,6 +317,7 @@ func DynamodTable() Table {
 	t.Keys = append(t.Keys, natsClientKeys()...)
 	t.Keys = append(t.Keys, dynamodServingKeys()...)
 	t.Keys = append(t.Keys, multimodalKeys()...)
+	t.Keys = append(t.Keys, plannerKeys()...)
 	return t
 }
 

@@ -60,8 +60,12 @@ func TestDefaults(t *testing.T) {
 		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, Conditional: "least-delay", RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute, ReplicaSync: true},
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
-		Drain:        config.Drain{Deadline: time.Minute},
-		Multimodal:   config.Multimodal{MaxFileSizeMB: 50, EmbeddingCacheMB: 256},
+		Planner: config.Planner{
+			Mode: "advise", Goal: "sla", TTFT: 500 * time.Millisecond, ITL: 50 * time.Millisecond, Percentile: 95, DecodeMin: 1,
+			Predictor: "auto", Interval: 5 * time.Second, ForecastInterval: 3 * time.Minute,
+		},
+		Drain:      config.Drain{Deadline: time.Minute},
+		Multimodal: config.Multimodal{MaxFileSizeMB: 50, EmbeddingCacheMB: 256},
 	}
 	want.Discovery = config.Discovery{Backend: "etcd", Bucket: "dynctl"}
 	want.Kubernetes = config.Kubernetes{KubernetesClient: config.KubernetesClient{Mode: "pod"}, PodInfo: "/etc/podinfo", LeaseTTL: 30 * time.Second}

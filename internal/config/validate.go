@@ -236,6 +236,7 @@ func (d Dynamod) Validate() error {
 	if t := d.Frontend.WriteTimeout; t < time.Second || t > time.Hour {
 		v.wrong("frontend.write_timeout", "%s is not between 1s and 1h", formatDuration(t))
 	}
+	v.planner(d.Planner)
 	v.probed("health_check.wait", d.HealthCheck.Wait)
 	v.probed("health_check.timeout", d.HealthCheck.Timeout)
 	if d.Disagg.RemotePrefillTimeout == 0 {

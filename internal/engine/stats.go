@@ -26,7 +26,7 @@ func (e *Engine) currentStats() cluster.WorkerStats {
 			st.Prefilling, st.PrefillTokens = st.Prefilling+1, st.PrefillTokens+n
 		}
 	}
-	st.MaxSeqs, st.BlockSize = e.cfg.MaxSeqs, e.info.KV.BlockSize
+	st.MaxSeqs, st.MaxBatchTokens, st.BlockSize = e.cfg.MaxSeqs, e.cfg.MaxBatchTokens, e.info.KV.BlockSize
 	st.KVTotal, st.KVActive, st.KVCached = c.Total, c.Active, c.Cached
 	st.KVIncoming, st.KVOutgoing, st.Quarantined = c.Incoming, c.Outgoing, c.Quarantined
 	st.EvictedTotal = e.pool.evicted

@@ -10,7 +10,7 @@ import (
 var sentences = map[Refusal]string{
 	RefusedOff:              "The planner is off.",
 	RefusedNotLeader:        "Another node's planner decides.",
-	RefusedInsufficientData: "Too few requests have finished to know their lengths.",
+	RefusedInsufficientData: "Too little was seen to decide.",
 	RefusedStaleData:        "The observation says nothing of now.",
 	RefusedNodeLost:         "A node was lost: nothing is decided until it is known what comes back.",
 	RefusedUnfinished:       "An earlier change has not finished.",

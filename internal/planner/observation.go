@@ -18,6 +18,10 @@ type Observation struct {
 	Pending         []Pending  // actions that have not ended, whoever ordered them
 	Finished        []Duration // actions that ended in the window
 	NodesLost       int        // nodes whose lease ended in the window
+	// Stale says why the observation says nothing of now; empty if it does.
+	Stale string
+	// Unknown says what is not known of the workers yet, so that nothing can be decided.
+	Unknown string
 	// NotLeader is set where another planner decides.
 	NotLeader bool
 }
@@ -50,13 +54,13 @@ const (
 
 // Worker is one worker at the end of a window.
 type Worker struct {
-	Name         string
-	State        WorkerState
-	QueuedTokens int           // uncached prompt tokens that wait at this worker
-	KVTokens     int           // tokens of KV that running sequences hold
-	Step         time.Duration // mean time of a decode step in the window; 0: none
-	PromptTokens int           // prompt tokens computed in the window
-	PromptBusy   time.Duration // time spent computing them
+	Name         string        `json:"name"`
+	State        WorkerState   `json:"state"`
+	QueuedTokens int           `json:"queued_tokens"`  // uncached prompt tokens that wait at this worker
+	KVTokens     int           `json:"kv_tokens"`      // tokens of KV that running sequences hold
+	Step         time.Duration `json:"step_ns"`        // mean time of a decode step in the window; 0: none
+	PromptTokens int           `json:"prompt_tokens"`  // prompt tokens computed in the window
+	PromptBusy   time.Duration `json:"prompt_busy_ns"` // time spent computing them
 }
 
 // Pending is an action that has not ended.

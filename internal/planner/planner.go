@@ -89,6 +89,11 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 		d.Refusal, d.Detail = RefusedStaleData, why
 		return d
 	}
+	if o.Unknown != "" {
+		p.learn(o)
+		d.Refusal, d.Detail = RefusedInsufficientData, o.Unknown
+		return d
+	}
 	d.Current = p.observe(o)
 	d.Proposal = d.Current
 	if p.decide(now, o, &d); d.Proposal == d.Current {
@@ -110,6 +115,8 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 // stale returns why an observation says nothing of now, or nothing.
 func (p *Planner) stale(now time.Time, o Observation) string {
 	switch age := now.Sub(o.End); {
+	case o.Stale != "":
+		return o.Stale
 	case age > p.cfg.StaleAfter:
 		return fmt.Sprintf("the observation is %s old, older than %s", age.Round(time.Millisecond), p.cfg.StaleAfter)
 	case o.End.After(now):
@@ -124,14 +131,19 @@ func (p *Planner) stale(now time.Time, o Observation) string {
 	return ""
 }
 
-// observe learns from an observation and returns the current plan: ready workers, and those that
-// start and are not overdue.
-func (p *Planner) observe(o Observation) Plan {
+// learn takes in the load of an observation.
+func (p *Planner) learn(o Observation) {
 	p.newest = o.End
 	p.history.add(o)
 	if len(o.Requests) > 0 {
 		p.sample = bins(p.history.lengths, lengthBins)
 	}
+}
+
+// observe learns from an observation and returns the current plan: ready workers, and those that
+// start and are not overdue.
+func (p *Planner) observe(o Observation) Plan {
+	p.learn(o)
 	p.learnSlowdown(o)
 	for _, f := range o.Finished {
 		p.durations.Add(f.Kind, f.Took)

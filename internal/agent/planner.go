@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/planner/live"
+)
+
+// electPlanner is the node's election in which a planner runs beside whoever leads, as long as it leads.
+func (a *Agent) electPlanner(ctx context.Context, prefix, value string, lead func(context.Context) error) error {
+	return a.drt.Elect(ctx, prefix, value, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			live.Run(ctx, live.Config{
+				Store: a.stores.store, Bus: a.stores.bus, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name,
+				Settings: a.settings.planner, Log: a.log,
+			})
+		})
+		err := lead(ctx)
+		cancel()
+		wg.Wait()
+		return err
+	})
+}
+
+// planner returns the planner's settings, and disagg.max_local_prefill_tokens. The error names settings that do
+// not go together.
+func (s *settings) planner() (planner.Config, int, error) {
+	p := s.a.cfg.Planner
+	override(s, settingPlannerMode, &p.Mode)
+	override(s, settingPlannerGoal, &p.Goal)
+	override(s, settingPlannerTTFT, &p.TTFT)
+	override(s, settingPlannerITL, &p.ITL)
+	override(s, settingPlannerPercentile, &p.Percentile)
+	override(s, settingPlannerDevices, &p.Devices)
+	override(s, settingPlannerPrefillMin, &p.PrefillMin)
+	override(s, settingPlannerPrefillMax, &p.PrefillMax)
+	override(s, settingPlannerDecodeMin, &p.DecodeMin)
+	override(s, settingPlannerDecodeMax, &p.DecodeMax)
+	override(s, settingPlannerPredictor, &p.Predictor)
+	override(s, settingPlannerInterval, &p.Interval)
+	override(s, settingPlannerForecast, &p.ForecastInterval)
+	d, _ := s.settings()
+	return plannerConfig(p), d.MaxLocalPrefillTokens, p.Check()
+}
+
+// plannerConfig returns the core's configuration. A worker takes one device of its node, which may be a
+// group of GPUs.
+func plannerConfig(p config.Planner) planner.Config {
+	c := planner.Defaults()
+	c.Mode = planner.Mode(p.Mode)
+	c.Target = planner.Target{Goal: planner.Goal(p.Goal), TTFT: p.TTFT, ITL: p.ITL, Percentile: float64(p.Percentile) / 100}
+	c.Devices = p.Devices
+	c.Prefill.Min, c.Prefill.Max = p.PrefillMin, p.PrefillMax
+	c.Decode.Min, c.Decode.Max = p.DecodeMin, p.DecodeMax
+	c.Predictor = p.Predictor
+	c.LoadInterval, c.ThroughputInterval = p.Interval, p.ForecastInterval
+	c.ForecastStep = max(c.ForecastStep, c.LoadInterval)
+	c.StaleAfter = max(c.StaleAfter, 2*c.LoadInterval)
+	return c
+}

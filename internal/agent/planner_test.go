@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/planner/predict"
+)
+
+// Every setting of the planner reaches its configuration, at once; those that do not go together are named.
+func TestPlannerSettings(t *testing.T) {
+	n := startTestNode(t)
+	cfg, local, err := n.settings.planner()
+	if err != nil || cfg.Validate() == nil || local != n.cfg.Disagg.MaxLocalPrefillTokens {
+		t.Errorf("%+v %d %v: devices are for the loop to fill in, and nothing else", cfg, local, err)
+	}
+	if cfg.Devices = 8; cfg.Validate() != nil {
+		t.Errorf("defaults: %v", cfg.Validate())
+	}
+	set := func(name, value string) {
+		t.Helper()
+		if _, err := n.mem.Put(t.Context(), cluster.SettingKey(n.cfg.Namespace, name), []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range map[string]string{
+		settingPlannerMode: `"off"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
+		settingPlannerDevices: "12", settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
+		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingMaxLocal: "77",
+	} {
+		set(name, value)
+	}
+	want := planner.Defaults()
+	want.Mode, want.Devices, want.Predictor = planner.ModeOff, 12, "linear"
+	want.Target = planner.Target{Goal: planner.GoalCost, TTFT: 300 * time.Millisecond, ITL: 20 * time.Millisecond, Percentile: 0.9}
+	want.Prefill.Min, want.Prefill.Max, want.Decode.Min, want.Decode.Max = 1, 5, 2, 6
+	want.LoadInterval, want.ThroughputInterval, want.ForecastStep, want.StaleAfter = 30*time.Second, 2*time.Minute, 30*time.Second, time.Minute
+	within(t, long, "all settings are in force", func() bool {
+		got, local, err := n.settings.planner()
+		return err == nil && local == 77 && got.Validate() == nil && reflect.DeepEqual(got, want)
+	})
+	set(settingPlannerPrefillMin, "9")
+	within(t, long, "what does not go together is named", func() bool {
+		_, _, err := n.settings.planner()
+		return err != nil && strings.Contains(err.Error(), "planner.prefill_max")
+	})
+}
+
+// The predictors of the table are those that there are.
+func TestPlannerPredictors(t *testing.T) {
+	key, err := config.RuntimeKey(settingPlannerPredictor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range key.Choices {
+		if _, err := predict.Named(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if have := predict.Names(); len(have) != len(key.Choices) {
+		t.Errorf("%v, the table has %v", have, key.Choices)
+	}
+}

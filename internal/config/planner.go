@@ -1,0 +1,92 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Planner says what load the cluster should carry, for the planner that advises on the number of workers.
+type Planner struct {
+	Mode             string        `mapstructure:"mode"`
+	Goal             string        `mapstructure:"goal"`
+	TTFT             time.Duration `mapstructure:"ttft"`
+	ITL              time.Duration `mapstructure:"itl"`
+	Percentile       int           `mapstructure:"percentile"`
+	Devices          int           `mapstructure:"devices"`
+	PrefillMin       int           `mapstructure:"prefill_min"`
+	PrefillMax       int           `mapstructure:"prefill_max"`
+	DecodeMin        int           `mapstructure:"decode_min"`
+	DecodeMax        int           `mapstructure:"decode_max"`
+	Predictor        string        `mapstructure:"predictor"`
+	Interval         time.Duration `mapstructure:"interval"`
+	ForecastInterval time.Duration `mapstructure:"forecast_interval"`
+}
+
+// readsPlannerMode accepts the modes that this version has.
+func readsPlannerMode(mode string) error {
+	switch mode {
+	case "off", "advise":
+		return nil
+	case "act":
+		return errors.New(`"act" is not in this version: expected off or advise`)
+	}
+	return fmt.Errorf("%q is not one of off, advise", mode)
+}
+
+const maxPlanned = 100_000 // workers, and devices
+
+func plannerKeys() []Key {
+	return []Key{
+		{Name: "planner.mode", Kind: KindString, Default: "advise", Choices: []string{"off", "advise"}, Reads: readsPlannerMode, Form: "one of off, advise", Runtime: true, Help: "advise decides how many prefill and decode workers the load needs and tells it (dynctl explain planner); nothing is changed"},
+		{Name: "planner.goal", Kind: KindString, Default: "sla", Choices: []string{"sla", "throughput", "cost"}, Runtime: true, Help: "what the workers must hold: sla is the latencies below, throughput at most 80 % of the capacity of each role, cost at most 95 %"},
+		{Name: "planner.ttft", Kind: KindDuration, Default: 500 * time.Millisecond, Runtime: true, Help: "longest time to the first token, with planner.goal: sla"},
+		{Name: "planner.itl", Kind: KindDuration, Default: 50 * time.Millisecond, Runtime: true, Help: "longest mean time between the tokens of an answer, with planner.goal: sla"},
+		{Name: "planner.percentile", Kind: KindInt, Default: 95, Min: 1, Max: 99, Runtime: true, Help: "percent of requests that must keep planner.ttft and planner.itl"},
+		{Name: "planner.devices", Kind: KindInt, Default: 0, Max: maxPlanned, Runtime: true, Help: "devices that all workers together may take, one each; 0 means those of the cluster's nodes"},
+		{Name: "planner.prefill_min", Kind: KindInt, Default: 0, Max: maxPlanned, Runtime: true, Help: "fewest prefill workers; with 0, decode workers may compute all prompts"},
+		{Name: "planner.prefill_max", Kind: KindInt, Default: 0, Max: maxPlanned, Runtime: true, Help: "most prefill workers; 0 is no limit but devices"},
+		{Name: "planner.decode_min", Kind: KindInt, Default: 1, Max: maxPlanned, Runtime: true, Help: "fewest decode workers"},
+		{Name: "planner.decode_max", Kind: KindInt, Default: 0, Max: maxPlanned, Runtime: true, Help: "most decode workers; 0 is no limit but devices"},
+		{Name: "planner.predictor", Kind: KindString, Default: "auto", Choices: []string{"constant", "moving-average", "linear", "kalman", "holt-winters", "arima", "auto"}, Runtime: true, Help: "how the load is forecast; auto takes what would have been best so far"},
+		{Name: "planner.interval", Kind: KindDuration, Default: 5 * time.Second, Runtime: true, Help: "time between two decisions, from 1s to 1m"},
+		{Name: "planner.forecast_interval", Kind: KindDuration, Default: 180 * time.Second, Runtime: true, Help: "time between two choices of a forecast"},
+	}
+}
+
+// planner checks what limits mean together.
+func (v *validator) planner(p Planner) {
+	for _, r := range []struct {
+		role        string
+		least, most int
+	}{{"prefill", p.PrefillMin, p.PrefillMax}, {"decode", p.DecodeMin, p.DecodeMax}} {
+		if r.most > 0 && r.most < r.least {
+			v.wrong("planner."+r.role+"_max", "%d is less than planner.%s_min, %d", r.most, r.role, r.least)
+		}
+	}
+	if p.Devices > 0 && p.PrefillMin+p.DecodeMin > p.Devices {
+		v.wrong("planner.devices", "%d is less than planner.prefill_min and planner.decode_min together, %d", p.Devices, p.PrefillMin+p.DecodeMin)
+	}
+	if p.Interval < time.Second || p.Interval > time.Minute {
+		v.wrong("planner.interval", "%s is not between 1s and 1m", formatDuration(p.Interval))
+	}
+	if p.ForecastInterval < p.Interval {
+		v.wrong("planner.forecast_interval", "%s is less than planner.interval, %s", formatDuration(p.ForecastInterval), formatDuration(p.Interval))
+	}
+	for _, f := range []struct {
+		key   string
+		value time.Duration
+	}{{"planner.ttft", p.TTFT}, {"planner.itl", p.ITL}} {
+		if f.value <= 0 {
+			v.wrong(f.key, "0 cannot be held; expected a duration like 50ms")
+		}
+	}
+}
+
+// Check returns an error that names each setting that does not go with others: what the values alone
+// do not show. Settings that change at run time are checked so where they come together.
+func (p Planner) Check() error {
+	var v validator
+	v.planner(p)
+	return v.problems.err()
+}

@@ -1,0 +1,102 @@
+package live
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/profile"
+)
+
+const (
+	// rememberedRows is how many windows of workers the costs of steps are found from.
+	rememberedRows = 512
+	// neededWindows is how many windows with work make costs known.
+	neededWindows = 5
+)
+
+// Speed is how fast one worker is, from the counters of all of them: differences of totals are sums of
+// steps, from which [profile.Fit] finds what a step costs. It implements planner.Performance. The first token is
+// that of the worker: parsing, routing and the way to the client are not in it.
+type Speed struct {
+	rows    []profile.Sample // a ring, once it is full
+	next    int
+	windows int
+	profile profile.Profile
+	unseen  []string
+}
+
+// NewSpeed returns a speed that knows nothing yet.
+func NewSpeed() *Speed { return &Speed{profile: profile.Profile{Version: profile.Version, Devices: 1}} }
+
+// limits takes in the limits of a worker.
+func (s *Speed) limits(st cluster.WorkerStats) {
+	if st.KVTotal > 0 && st.BlockSize > 0 {
+		s.profile.Limits.KVBlocks, s.profile.Limits.BlockSize = st.KVTotal, st.BlockSize
+	}
+	if st.MaxBatchTokens > 0 {
+		s.profile.Limits.MaxBatchTokens = st.MaxBatchTokens
+	}
+	if st.MaxSeqs > 0 {
+		s.profile.Limits.MaxSeqs = st.MaxSeqs
+	}
+}
+
+// learn takes in what workers did in one window.
+func (s *Speed) learn(samples []profile.Sample) {
+	if len(samples) == 0 {
+		return
+	}
+	s.windows = min(s.windows+1, neededWindows)
+	for _, row := range samples {
+		if len(s.rows) < rememberedRows {
+			s.rows = append(s.rows, row)
+			continue
+		}
+		s.rows[s.next] = row
+		s.next = (s.next + 1) % rememberedRows
+	}
+	costs, quality, err := profile.Fit(s.rows)
+	if err != nil {
+		return // no row is one of these: they all have a duration
+	}
+	s.profile.Step, s.unseen = costs, quality.Unseen
+}
+
+// Missing says what is not known yet; empty once the speed is.
+func (s *Speed) Missing() string {
+	switch {
+	case s.windows < neededWindows:
+		return fmt.Sprintf("The speed of a worker is not known yet: %d of %d windows with work were seen", s.windows, neededWindows)
+	case slices.Contains(s.unseen, "token_s"):
+		return "No worker has computed a prompt since this node leads"
+	case slices.Contains(s.unseen, "decode_s"):
+		return "No worker has decoded since this node leads"
+	case s.profile.Limits.KVTokens() == 0 || s.profile.Limits.MaxBatchTokens == 0:
+		return "No worker has told its limits"
+	case !(s.PrefillThroughput(1) > 0 && s.ITL(1, 1) > 0):
+		return "Steps of workers take no time that can be measured"
+	}
+	return ""
+}
+
+// Profile returns the costs and limits found so far.
+func (s *Speed) Profile() profile.Profile { return s.profile }
+
+// TTFT implements planner.Performance.
+func (s *Speed) TTFT(isl float64) float64 { return s.profile.TTFT(whole(isl)) }
+
+// PrefillThroughput implements planner.Performance.
+func (s *Speed) PrefillThroughput(isl float64) float64 {
+	return s.profile.PrefillThroughput(whole(isl))
+}
+
+// ITL implements planner.Performance.
+func (s *Speed) ITL(kvTokens, context float64) float64 { return s.profile.ITL(kvTokens, context) }
+
+// KVCapacity implements planner.Performance.
+func (s *Speed) KVCapacity() float64 { return float64(s.profile.Limits.KVTokens()) }
+
+// whole returns a length in whole tokens, at least one.
+func whole(isl float64) int { return int(max(1, math.Round(min(isl, 1<<30)))) }

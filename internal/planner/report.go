@@ -1,0 +1,82 @@
+package planner
+
+import "time"
+
+// Report is a decision, with what was seen and what was wanted: what a running planner tells.
+type Report struct {
+	Node     string   `json:"node"` // that decided
+	Target   Wanted   `json:"target"`
+	Observed Seen     `json:"observed"`
+	Decision Decision `json:"decision"`
+	// Explanation is Decision.Lines.
+	Explanation []string `json:"explanation"`
+}
+
+// Wanted is a [Target] as it is told, with the budget.
+type Wanted struct {
+	Goal       Goal          `json:"goal"`
+	TTFT       time.Duration `json:"ttft_ns,omitempty"`
+	ITL        time.Duration `json:"itl_ns,omitempty"`
+	Percentile float64       `json:"percentile,omitempty"`
+	Devices    int           `json:"devices"`
+}
+
+// Seen sums up an [Observation]. Means are 0 where nothing was seen.
+type Seen struct {
+	Start    time.Time     `json:"start"`
+	End      time.Time     `json:"end"`
+	Arrived  int           `json:"arrived"`
+	Rate     float64       `json:"requests_per_s"`
+	Finished int           `json:"finished_sampled"` // requests that the means are over
+	TTFT     time.Duration `json:"mean_ttft_ns"`
+	ITL      time.Duration `json:"mean_itl_ns"`
+	ISL      float64       `json:"mean_prompt_tokens"`
+	Cached   float64       `json:"mean_cached_tokens"`
+	OSL      float64       `json:"mean_output_tokens"`
+	Queued   int           `json:"queued"` // prompts that wait for a prefill worker
+	Prefill  []Worker      `json:"prefill,omitempty"`
+	Decode   []Worker      `json:"decode,omitempty"`
+}
+
+// NewReport returns what a planner with the configuration tells of a decision.
+func NewReport(node string, cfg Config, o Observation, d Decision) Report {
+	r := Report{Node: node, Decision: d, Explanation: d.Lines(), Observed: o.seen()}
+	r.Target = Wanted{Goal: cfg.Target.Goal, Devices: cfg.Devices}
+	if cfg.Target.Goal == GoalSLA {
+		r.Target.TTFT, r.Target.ITL, r.Target.Percentile = cfg.Target.TTFT, cfg.Target.ITL, cfg.Target.Percentile
+	}
+	return r
+}
+
+// Predicted returns how the proposed plan is expected to do; nil where no plan was evaluated.
+func (d Decision) Predicted() *Candidate {
+	for i, c := range d.Candidates {
+		if c.Plan == d.Proposal {
+			return &d.Candidates[i]
+		}
+	}
+	return nil
+}
+
+func (o Observation) seen() Seen {
+	s := Seen{Start: o.Start, End: o.End, Arrived: o.Arrived, Finished: len(o.Requests), Queued: o.Prefill.Queued, Prefill: o.Prefill.Workers, Decode: o.Decode.Workers}
+	if span := o.End.Sub(o.Start).Seconds(); span > 0 {
+		s.Rate = float64(o.Arrived) / span
+	}
+	var ttft, itl time.Duration
+	var firsts, rests int
+	n := float64(max(len(o.Requests), 1))
+	for _, r := range o.Requests {
+		s.ISL += float64(r.ISL) / n
+		s.Cached += float64(r.Cached) / n
+		s.OSL += float64(r.OSL) / n
+		if r.TTFT > 0 {
+			ttft, firsts = ttft+r.TTFT, firsts+1
+		}
+		if r.ITL > 0 {
+			itl, rests = itl+r.ITL, rests+1
+		}
+	}
+	s.TTFT, s.ITL = ttft/time.Duration(max(firsts, 1)), itl/time.Duration(max(rests, 1))
+	return s
+}
