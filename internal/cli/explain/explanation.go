@@ -11,11 +11,12 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/planner"
 )
 
 // Explanation says how something stands and why, since when, and what comes next.
 type Explanation struct {
-	Kind  string     `json:"kind"` // worker, node or lease
+	Kind  string     `json:"kind"` // worker, node, lease or planner
 	Name  string     `json:"name"`
 	State string     `json:"state"`
 	Why   string     `json:"why"`
@@ -27,6 +28,8 @@ type Explanation struct {
 	Worker *cluster.Worker `json:"worker,omitempty"`
 	Node   *fleet.NodeRow  `json:"node,omitempty"`
 	Lease  *leaseFacts     `json:"lease,omitempty"`
+	// Planner is the newest decision; absent if there is none, or the planner is off.
+	Planner *planner.Report `json:"planner,omitempty"`
 
 	// Activity lists the requests and transfers of a worker; null while it is not up.
 	Activity *cluster.Activity `json:"activity,omitempty"`

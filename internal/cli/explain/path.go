@@ -29,7 +29,7 @@ func Command(a *command.App) *cobra.Command {
 			"dynctl explain path worker-1 worker-4",
 		},
 		See: []string{"dynctl get", "dynctl doctor", "dynctl events"},
-	}, workerCommand(a), nodeCommand(a), leaseCommand(a), routeCommand(a), prefixCommand(a), pathCommand(a))
+	}, workerCommand(a), nodeCommand(a), leaseCommand(a), routeCommand(a), prefixCommand(a), pathCommand(a), plannerCommand(a))
 }
 
 // PathOptions explain the NIXL path between two workers.

@@ -1,0 +1,114 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/planner"
+)
+
+// PlannerOptions explain what the planner advises.
+type PlannerOptions struct{ Session *session.Session }
+
+func plannerCommand(a *command.App) *cobra.Command {
+	return a.Command(command.Verb{
+		Use: "planner", Short: "Say how many workers the planner advises for the load, and why",
+		Long: `The planner runs on the node that leads. It observes requests and workers, and advises; nothing
+is changed. What it must hold are the settings planner.* (dynctl get settings).`,
+		Examples: []string{
+			"dynctl explain planner",
+			"dynctl explain planner -o json | jq .planner.decision.proposal",
+			"dynctl explain planner -o yaml",
+		},
+		See: []string{"dynctl get settings", "dynctl scale", "dynctl top"},
+		Options: func(s *session.Session, _ []string) command.Runner {
+			return &PlannerOptions{Session: s}
+		},
+	})
+}
+
+// Run prints the explanation.
+func (o *PlannerOptions) Run(ctx context.Context) error {
+	s := o.Session
+	c, v, err := s.Look(ctx, "cannot explain the planner")
+	if err != nil {
+		return err
+	}
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	mode, err := c.PlannerMode(ctx, v, leader)
+	if err != nil {
+		return err
+	}
+	report, err := c.PlannerReport(ctx)
+	if err != nil {
+		return err
+	}
+	return explainPlanner(report, leader, mode, s.Out.Now()).answer(s)
+}
+
+// decisionAge is the age from which a decision is called old: the store has one of the last minute.
+const decisionAge = 90 * time.Second
+
+// explainPlanner puts together what is known of the planner.
+func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Explanation {
+	x := &Explanation{Kind: "planner", Name: leader, State: "advises", Planner: r}
+	switch {
+	case mode == string(planner.ModeOff):
+		x.State, x.Why, x.Next, x.Planner = "off", "planner.mode is off", "nothing is decided", nil
+		x.Name, x.Try = human.OrDash(leader), []string{"dynctl set planner.mode=advise"}
+		return x
+	case leader == "":
+		x.State, x.Why, x.Next = "no leader", "no node leads, so that nobody plans", "a node is elected and begins to observe"
+		x.Name, x.Try = "-", []string{"dynctl get nodes", "dynctl doctor"}
+	case r == nil:
+		x.State, x.Why = "no data", "too little was seen to decide: the speed of workers needs five windows in which they compute prompts and decode, and lengths need finished requests"
+		x.Next = "it decides once it has seen more load"
+		x.Try = []string{"dynctl chat", "dynctl bench"}
+	default:
+		x.Why = r.Explanation[0]
+		x.Next = "it looks again at " + r.Decision.NextCheck.UTC().Format(time.TimeOnly) + " UTC"
+		if r.Decision.Changes() {
+			x.State = "advises a change"
+			x.Try = []string{fmt.Sprintf("dynctl scale --prefill %d --decode %d", r.Decision.Proposal.Prefill, r.Decision.Proposal.Decode)}
+		}
+	}
+	if r == nil {
+		return x
+	}
+	x.since(r.Decision.Time)
+	if age := now.Sub(r.Decision.Time); age > decisionAge {
+		x.fact("old", "the decision is %s old: since then the planner on the node that leads has seen too little to decide", human.Age(age))
+	}
+	if r.Node != leader {
+		x.fact("by", "%s, which led then", r.Node)
+	}
+	t, seen := r.Target, r.Observed
+	if t.Goal == planner.GoalSLA {
+		x.fact("target", "TTFT %s and ITL %s for %.0f %% of the requests, with at most %d devices", t.TTFT, t.ITL, 100*t.Percentile, t.Devices)
+	} else {
+		x.fact("target", "goal %s, with at most %d devices", t.Goal, t.Devices)
+	}
+	x.fact("observed", "%d requests in %.1f s: %.2f requests/s; %d wait for a prefill worker", seen.Arrived, seen.End.Sub(seen.Start).Seconds(), seen.Rate, seen.Queued)
+	if seen.Finished > 0 {
+		x.fact("observed", "%d finished, on average: %.0f prompt tokens (%.0f cached), %.0f generated, TTFT %s, ITL %s", seen.Finished, seen.ISL, seen.Cached, seen.OSL,
+			seen.TTFT.Round(time.Millisecond), seen.ITL.Round(100*time.Microsecond))
+	}
+	if p := r.Decision.Predicted(); p != nil {
+		x.fact("predicted", "%s: TTFT %s, ITL %s, %.1f %% miss", p.Plan, p.Outcome.TTFT.Round(time.Millisecond), p.Outcome.ITL.Round(100*time.Microsecond), 100*p.Outcome.Miss)
+	}
+	for i, line := range r.Explanation {
+		if i > 0 || x.State == "no leader" {
+			x.fact("reason", "%s", line)
+		}
+	}
+	return x
+}
