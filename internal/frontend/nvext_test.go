@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,31 +174,43 @@ func TestWaysToNameAWorker(t *testing.T) {
 	}
 }
 
+// moves starts two decode workers with these names. The one that is asked first answers with
+// an output and hands the sequence over to the other one, which says a last output.
+func (w *world) moves(names [2]string, output, last protocol.EngineOutput, decodeNS int64) {
+	var asked atomic.Int32
+	var all [2]atomic.Pointer[fake]
+	for i, name := range names {
+		all[i].Store(w.fake(name, func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+			if asked.Add(1) > 1 {
+				return send(last)
+			}
+			if err := send(output); err != nil {
+				return err
+			}
+			to := all[1-i].Load()
+			return send(protocol.EngineOutput{Finish: protocol.FinishMoved, DecodeNS: decodeNS, Moved: &protocol.Moved{Worker: names[1-i], InstanceID: to.drt.ID(), Handover: "h"}})
+		}))
+	}
+}
+
 // The time of decoding is the sum of what the workers of a request say, each of which is in the
 // decision for that worker; a transfer that did not take place is absent.
 func TestTimingOfSeveralDecodeWorkers(t *testing.T) {
 	w := newWorld(t)
-	target := make(chan *fake, 1)
-	w.fake("worker-1", func(_ context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
-		timing := &protocol.Timing{Worker: "worker-1", Prefill: "local", QueueNS: 1, PrefillNS: 2}
-		if err := send(protocol.EngineOutput{TokenIDs: tokens("ab"), Timing: timing}); err != nil {
-			return err
-		}
-		to := w.fake("worker-2", func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
-			came := &protocol.Timing{Worker: "worker-2", Prefill: "worker-1", KV: protocol.KVMoved{NS: 4, Bytes: 6}}
-			return send(protocol.EngineOutput{TokenIDs: tokens("c"), Timing: came, Finish: protocol.FinishStop, DecodeNS: int64(5 * time.Millisecond)})
-		})
-		target <- to
-		return send(protocol.EngineOutput{Finish: protocol.FinishMoved, DecodeNS: int64(3 * time.Millisecond), Moved: &protocol.Moved{Worker: "worker-2", InstanceID: to.drt.ID(), Handover: "h"}})
-	})
-	f := w.frontend().waitModel(1)
+	w.moves([2]string{"worker-1", "worker-2"},
+		protocol.EngineOutput{TokenIDs: tokens("ab"), Timing: &protocol.Timing{Worker: "first", Prefill: "local", QueueNS: 1, PrefillNS: 2}},
+		protocol.EngineOutput{
+			TokenIDs: tokens("c"), Finish: protocol.FinishStop, DecodeNS: int64(5 * time.Millisecond),
+			Timing: &protocol.Timing{Worker: "second", Prefill: "first", KV: protocol.KVMoved{NS: 4, ExposedNS: 3, Bytes: 6, Transport: "shm"}},
+		}, int64(3*time.Millisecond))
+	f := w.frontend().waitModel(2)
 	e := extensionOf(t, readAll(t, f.post("/v1/completions", textBody(body{"nvext": body{"extra_fields": []string{"timing"}}}))))
-	if <-target; e == nil || e.Timing == nil || e.Timing.DecodeMS != 8 || e.Timing.KV != nil || e.Timing.Moves != 1 {
+	if e == nil || e.Timing == nil || e.Timing.DecodeMS != 8 || e.Timing.KV != nil || e.Timing.Moves != 1 {
 		t.Fatalf("%+v", e)
 	}
 	ds := f.decisions.find("", 1)
 	if len(ds) != 2 || ds[0].DecodeNS != int64(3*time.Millisecond) || ds[0].KV != nil || ds[0].QueueNS != 1 || ds[0].PrefillNS != 2 ||
-		ds[1].DecodeNS != int64(5*time.Millisecond) || ds[1].KV == nil || *ds[1].KV != (cluster.RoutedKV{NS: 4, Bytes: 6}) {
+		ds[1].DecodeNS != int64(5*time.Millisecond) || ds[1].KV == nil || *ds[1].KV != (cluster.RoutedKV{NS: 4, ExposedNS: 3, Bytes: 6, Transport: "shm"}) {
 		t.Errorf("%+v", ds)
 	}
 }
@@ -215,33 +228,27 @@ func TestTimingOfAPull(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	w.fake("worker-2", func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
-		timing := &protocol.Timing{Worker: "worker-2", Prefill: "worker-1", PrefillWay: protocol.WayPull, PrefillNS: 20}
-		if err := send(protocol.EngineOutput{TokenIDs: tokens("a"), Timing: timing}); err != nil {
-			return err
-		}
-		to := w.fake("worker-3", func(_ context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
-			return send(protocol.EngineOutput{TokenIDs: tokens("b"), Timing: &protocol.Timing{Worker: "worker-3", Prefill: "worker-2"}, Finish: protocol.FinishStop})
-		})
-		return send(protocol.EngineOutput{Finish: protocol.FinishMoved, Moved: &protocol.Moved{Worker: "worker-3", InstanceID: to.drt.ID(), Handover: "h"}})
-	})
-	f := w.routed(routing(), 1, 1)
+	w.moves([2]string{"worker-2", "worker-3"},
+		protocol.EngineOutput{TokenIDs: tokens("a"), Timing: &protocol.Timing{Worker: "first", Prefill: "worker-1", PrefillWay: protocol.WayPull, PrefillNS: 20}},
+		protocol.EngineOutput{TokenIDs: tokens("b"), Timing: &protocol.Timing{Worker: "second", Prefill: "first"}, Finish: protocol.FinishStop}, 0)
+	f := w.routed(routing(), 1, 2)
 	if got := readAll(t, f.post("/v1/completions", longPrompt())); !strings.Contains(got, `"ab"`) {
 		t.Fatal(got)
 	}
-	var pulled, moved *cluster.RouterDecision
+	var decodes []*cluster.RouterDecision
 	for _, d := range f.decisions.find("", 1) {
-		switch d.Chosen {
-		case "worker-2":
-			pulled = &d
-		case "worker-3":
-			moved = &d
+		if d.Phase == cluster.RoleDecode {
+			decodes = append(decodes, &d)
 		}
 	}
-	if pulled == nil || pulled.ComputeNS != 9 || pulled.PrefillNS != 20 || pulled.Images == nil || pulled.Images.Count != 2 {
+	if len(decodes) != 2 {
+		t.Fatalf("%d decisions about decode workers", len(decodes))
+	}
+	pulled, moved := decodes[0], decodes[1]
+	if pulled.ComputeNS != 9 || pulled.PrefillNS != 20 || pulled.Images == nil || pulled.Images.Count != 2 {
 		t.Errorf("of the pull: %+v", pulled)
 	}
-	if moved == nil || moved.ComputeNS != 0 || moved.Images != nil {
+	if moved.ComputeNS != 0 || moved.Images != nil {
 		t.Errorf("after the move: %+v", moved)
 	}
 }
