@@ -88,7 +88,7 @@ func expect(c *Conn, rnd *rand.Rand, total int) error {
 
 // Who closes tells the peer, which still reads what was written before.
 func TestConnClose(t *testing.T) {
-	a, b := pair(t, startServer(t, server.Options{}), Config{Beat: time.Millisecond, Missed: 1})
+	a, b := pair(t, startServer(t, server.Options{}), Config{Beat: time.Hour, Missed: 1})
 	if _, err := a.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}
