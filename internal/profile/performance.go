@@ -43,4 +43,4 @@ func (p Performance) Handover(isl float64) float64 {
 }
 
 // tokens is a mean length as a whole number; a prompt has at least one token.
-func tokens(n float64) int { return max(1, int(math.Round(n))) }
+func tokens(n float64) int { return max(1, int(math.Round(min(n, 1<<30)))) }

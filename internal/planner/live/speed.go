@@ -2,7 +2,6 @@ package live
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -20,6 +19,8 @@ const (
 // steps, from which [profile.Fit] finds what a step costs. It implements planner.Performance. The first token is
 // that of the worker: parsing, routing and the way to the client are not in it.
 type Speed struct {
+	profile.Performance // of the profile below
+
 	rows    []profile.Sample // a ring, once it is full
 	next    int
 	windows int
@@ -28,7 +29,11 @@ type Speed struct {
 }
 
 // NewSpeed returns a speed that knows nothing yet.
-func NewSpeed() *Speed { return &Speed{profile: profile.Profile{Version: profile.Version, Devices: 1}} }
+func NewSpeed() *Speed {
+	s := &Speed{profile: profile.Profile{Version: profile.Version, Devices: 1}}
+	s.Performance = s.profile.Performance()
+	return s
+}
 
 // limits takes in the limits of a worker.
 func (s *Speed) limits(st cluster.WorkerStats) {
@@ -80,23 +85,3 @@ func (s *Speed) Missing() string {
 	}
 	return ""
 }
-
-// Profile returns the costs and limits found so far.
-func (s *Speed) Profile() profile.Profile { return s.profile }
-
-// TTFT implements planner.Performance.
-func (s *Speed) TTFT(isl float64) float64 { return s.profile.TTFT(whole(isl)) }
-
-// PrefillThroughput implements planner.Performance.
-func (s *Speed) PrefillThroughput(isl float64) float64 {
-	return s.profile.PrefillThroughput(whole(isl))
-}
-
-// ITL implements planner.Performance.
-func (s *Speed) ITL(kvTokens, context float64) float64 { return s.profile.ITL(kvTokens, context) }
-
-// KVCapacity implements planner.Performance.
-func (s *Speed) KVCapacity() float64 { return float64(s.profile.Limits.KVTokens()) }
-
-// whole returns a length in whole tokens, at least one.
-func whole(isl float64) int { return int(max(1, math.Round(min(isl, 1<<30)))) }
