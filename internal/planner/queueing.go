@@ -70,7 +70,7 @@ type decodeState struct {
 	step      float64 // seconds of a step without prompts
 	mean      float64 // seconds between tokens, with prompts in between
 	deviation float64 // between requests
-	load      float64
+	load      float64 // share of the highest rate that the workers can keep up
 }
 
 func (d decodeState) beyond(target float64) float64 {
@@ -114,14 +114,28 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
 		return step, 1 / ((1-busy)/step + rate*chunks)
 	}
 	offered := func(kv float64) float64 { _, itl := mixed(kv); return rate * kvSeconds * itl }
-	load := offered(capacity) / capacity
-	kv := capacity
-	for i := 1; i <= gridPoints; i++ { // the lowest use that keeps itself up; steps need not be monotonic
-		at := capacity * float64(i) / gridPoints
-		if offered(at) > at {
-			continue
+	// The highest rate at which KV use stays at kv: offered(kv) = kv, solved for the rate, and no more
+	// prompts than there is time for.
+	highest := func(kv float64) float64 {
+		step := slow * q.Performance.ITL(kv, context)
+		r := kv / (kvSeconds*step + kv*promptSeconds)
+		if chunks > 0 {
+			r = min(r, 1/(promptSeconds+chunks*step))
 		}
-		low, high := capacity*float64(i-1)/gridPoints, at
+		return r
+	}
+	kv, most := capacity, 0.0
+	for i := gridPoints; i >= 1; i-- { // the lowest use that keeps itself up; steps need not be monotonic
+		at := capacity * float64(i) / gridPoints
+		r := highest(at)
+		most = max(most, r)
+		if r > rate {
+			kv = at
+		}
+	}
+	load := rate / most
+	if load < 1 {
+		low, high := kv-capacity/gridPoints, kv
 		for range 40 {
 			if middle := (low + high) / 2; offered(middle) > middle {
 				low = middle
@@ -129,8 +143,7 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
 				high = middle
 			}
 		}
-		kv, load = high, min(load, 0.999)
-		break
+		kv = high
 	}
 	d := decodeState{load: load}
 	d.step, d.mean = mixed(kv)
@@ -140,10 +153,7 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
 	prompts := rate * promptSquared * d.mean * inverse
 	d.deviation = math.Sqrt((higher-d.mean)*(higher-d.mean) + prompts)
 	if math.IsInf(d.mean, 1) || math.IsNaN(d.deviation) {
-		d.mean, d.deviation, d.load = f.Horizon.Seconds(), 0, max(load, rate*(promptSeconds+chunks*d.step))
-	}
-	if math.IsInf(d.load, 1) {
-		d.load = rate * (promptSeconds + chunks*d.step)
+		d.mean, d.deviation = f.Horizon.Seconds(), 0
 	}
 	return d
 }

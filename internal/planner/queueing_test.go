@@ -79,6 +79,24 @@ func TestOutcomeByHand(t *testing.T) {
 	}
 }
 
+// The load is the share of the highest rate at which KV use finds an end, also where decode workers
+// compute prompts: at one, and not before, everything misses.
+func TestDecodeLoadIsAShareOfTheHighestRate(t *testing.T) {
+	for _, plan := range []Plan{{Prefill: 9, Decode: 1}, {Decode: 2}, {Prefill: 9, Decode: 2, MaxLocalPrefill: 5000}} {
+		sample := lengths(1, 3000, 300)
+		unit := evaluate(t, plan, 1, sample).DecodeLoad
+		if unit <= 0 || unit > 0.5 {
+			t.Fatalf("%v: load %v of one request a second", plan, unit)
+		}
+		for _, share := range []float64{0.01, 0.3, 0.99, 1.01} {
+			o := evaluate(t, plan, share/unit, sample)
+			if math.Abs(o.DecodeLoad-share) > 1e-9 || (o.Miss == 1) != (share > 1) && share > 0.99 {
+				t.Errorf("%v at %v of the highest rate: %+v", plan, share, o)
+			}
+		}
+	}
+}
+
 // More workers never do worse, and more load never better.
 func TestOutcomesAreMonotonic(t *testing.T) {
 	mixed := []Length{{ISL: 200, OSL: 20}, {ISL: 3000, OSL: 300}, {ISL: 9000, OSL: 100}, {ISL: 1000, Cached: 900, OSL: 700}}
