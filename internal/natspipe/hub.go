@@ -155,7 +155,8 @@ func (c *Conn) open(subject string) error {
 	return nil
 }
 
-// newConn adds a pipe. Without a remote end, it is about to be dialed.
+// newConn adds a pipe. Without a remote end, it is about to be dialed. With one, the caller
+// holds its out, sends kindAccept and unlocks: a beat of the hub must not come before.
 func (h *Hub) newConn(remote string) (*Conn, error) {
 	token := rand.Text()
 	c := &Conn{
@@ -171,6 +172,9 @@ func (h *Hub) newConn(remote string) (*Conn, error) {
 	}
 	if len(h.pipes) >= maxPipes {
 		return nil, fmt.Errorf("%w: this process has %d pipes", ErrRefused, maxPipes)
+	}
+	if remote != "" {
+		c.out.Lock()
 	}
 	h.pipes[token] = c
 	return c, nil

@@ -84,18 +84,20 @@ func (l *Listener) receive(m events.CoreMessage) {
 	c.limit, c.expected = h.allowed, 1
 	c.mu.Unlock()
 	close(c.opened)
-	if !l.offer(c) {
+	accepted := l.offer(c)
+	c.out.Unlock()
+	if !accepted {
 		l.hub.refuse(m.Reply, "no room for another pipe")
 		c.fail(ErrRefused, "")
 		_ = c.Close() // never fails
 	}
 }
 
-// offer hands a new pipe to Accept.
+// offer tells the peer of a new pipe, and hands it to Accept. The caller holds the pipe's out.
 func (l *Listener) offer(c *Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || len(l.arrived) == cap(l.arrived) || c.send(kindAccept, nil) != nil {
+	if l.closed || len(l.arrived) == cap(l.arrived) || c.sendLocked(kindAccept, nil) != nil {
 		return false
 	}
 	l.arrived <- c
