@@ -74,6 +74,11 @@ var natsBucketRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // NewNATS returns a store that connects in the background, now and after every disconnect.
 // It fails only for a configuration that can never work.
 func NewNATS(cfg NATSConfig, log *slog.Logger) (*NATS, error) {
+	return newNATS(cfg, log, (*NATS).follow, (*NATS).monitor)
+}
+
+// newNATS runs loops until Close.
+func newNATS(cfg NATSConfig, log *slog.Logger, loops ...func(*NATS, context.Context)) (*NATS, error) {
 	if cfg.Bucket == "" {
 		cfg.Bucket = DefaultBucket
 	}
@@ -122,14 +127,14 @@ func NewNATS(cfg NATSConfig, log *slog.Logger) (*NATS, error) {
 		n.nc.Close()
 		return nil, fmt.Errorf("open the store in NATS at %s: %w", cfg.URL, err)
 	}
-	for _, run := range []func(context.Context){n.follow, n.monitor} {
+	for _, run := range loops {
 		finished, err := n.life.begin()
 		if err != nil { // it is not closed yet
 			return nil, err
 		}
 		go func() {
 			defer finished()
-			run(n.life.ctx)
+			run(n, n.life.ctx)
 		}()
 	}
 	return n, nil

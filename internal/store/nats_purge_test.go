@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,6 +16,11 @@ import (
 
 // startNATS starts a server and returns what opens its store.
 func startNATS(t *testing.T) (open func() *NATS) {
+	return startLoops(t, (*NATS).follow, (*NATS).monitor)
+}
+
+// startLoops is startNATS with other loops: tests may do by hand what the others would.
+func startLoops(t *testing.T, loops ...func(*NATS, context.Context)) (open func() *NATS) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	srv, err := embedded.StartNATS(t.Context(), embedded.NATSOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: log})
@@ -24,7 +30,7 @@ func startNATS(t *testing.T) (open func() *NATS) {
 	t.Cleanup(func() { _ = srv.Close() })
 	return func() *NATS {
 		t.Helper()
-		n, err := NewNATS(NATSConfig{Config: natsconn.Config{URL: srv.URL()}}, log)
+		n, err := newNATS(NATSConfig{Config: natsconn.Config{URL: srv.URL()}}, log, loops...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +46,7 @@ func startNATS(t *testing.T) (open func() *NATS) {
 // can write it again.
 func TestNATSPurges(t *testing.T) {
 	t.Parallel()
-	open := startNATS(t)
+	open := startLoops(t, (*NATS).follow) // no monitor purges between two steps
 	n, other := open(), open()
 	ctx := t.Context()
 	must := func(_ any, err error) {
