@@ -71,7 +71,8 @@ func (l *lab) put(key string, v any) {
 	}
 }
 
-// lead runs the planner of a node until the returned function is called, which awaits it.
+// lead runs the planner of a node until the returned function is called, which awaits it. It observes
+// halfway between two seconds of serve: at the same time, either could be first.
 func (l *lab) lead(node string) (stop func()) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	var wg sync.WaitGroup
@@ -85,6 +86,7 @@ func (l *lab) lead(node string) (stop func()) {
 			},
 		})
 	})
+	time.Sleep(time.Second / 2)
 	return func() { cancel(); wg.Wait() }
 }
 
