@@ -96,6 +96,7 @@ type MediaChunk struct {
 // EncodeRequest asks an encode worker for the embeddings of one part.
 type EncodeRequest struct {
 	RequestID string    `json:"request_id"`
+	Tenant    string    `json:"tenant"` // as in PreprocessedRequest
 	ModelSum  string    `json:"mdc_sum"`
 	Part      MediaPart `json:"part"`
 	// EngineID names the NIXL agent that will read the embeddings, Worker its worker.

@@ -8,6 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
@@ -21,7 +22,7 @@ func (w *Role) generate(ctx context.Context, req *requestplane.Request, send fun
 	if err := w.CheckModel(p.ModelSum); err != nil {
 		return err
 	}
-	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg, media: p.Media, images: w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media)}
+	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg, media: p.Media, images: w.Images.Of(media.Owner{Request: p.RequestID, Tenant: p.Tenant}, w.Model.Digest, p.TokenIDs, p.Media)}
 	id, stream, err := w.begin(ctx, &p, d)
 	if err != nil {
 		return err

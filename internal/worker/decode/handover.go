@@ -37,7 +37,7 @@ func (w *Role) serveHandover(ctx context.Context, r *requestplane.Request, send 
 
 // engineRequest is a request as the engine gets it, without what is about prefill.
 func (w *Role) engineRequest(p *protocol.PreprocessedRequest, c engine.Constraint) engine.Request {
-	return w.illustrated(p, w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media), c)
+	return w.illustrated(p, w.Images.Of(media.Owner{Request: p.RequestID, Tenant: p.Tenant}, w.Model.Digest, p.TokenIDs, p.Media), c)
 }
 
 // illustrated is engineRequest with the images of the request.

@@ -63,7 +63,7 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 	defer cancel()
 	image := w.desk.take(&req)
 	defer w.desk.drop(image)
-	rows, took, hit, err := w.Media.Embeddings(ctx, &req.Part, func(ctx context.Context) ([]byte, error) { return w.Images.Content(ctx, &req.Part) })
+	rows, took, hit, err := w.Media.Embeddings(ctx, media.Owner{Request: req.RequestID, Tenant: req.Tenant}, &req.Part, func(ctx context.Context) ([]byte, error) { return w.Images.Content(ctx, &req.Part) })
 	if err != nil {
 		return role.RemoteError(media.Remote(err))
 	}

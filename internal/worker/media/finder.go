@@ -62,7 +62,7 @@ func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, meter
 // Images are those of one prompt.
 type Images struct {
 	f      *Finder
-	id     string // of the request
+	of     Owner
 	model  string // digest
 	tokens []uint32
 	parts  []protocol.MediaPart
@@ -74,11 +74,11 @@ type Images struct {
 
 // Of returns the images of a prompt. Without any it returns nil, which has no embeddings.
 // Those of a nil finder cannot be had, and the engine refuses the request.
-func (f *Finder) Of(request, model string, tokens []uint32, parts []protocol.MediaPart) *Images {
+func (f *Finder) Of(of Owner, model string, tokens []uint32, parts []protocol.MediaPart) *Images {
 	if len(parts) == 0 {
 		return nil
 	}
-	return &Images{f: f, id: request, model: model, tokens: tokens, parts: parts}
+	return &Images{f: f, of: of, model: model, tokens: tokens, parts: parts}
 }
 
 // Media is what the engine needs to know of the images.
@@ -210,10 +210,10 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 		}
 		why = err.Error()
 		chosen = inst.Worker + " failed: " + why
-		f.p.cfg.Log.Warn("no embeddings from an encode worker", "request", m.id, "worker", inst.Worker, "error", err)
+		f.p.cfg.Log.Warn("no embeddings from an encode worker", "request", m.of.Request, "worker", inst.Worker, "error", err)
 	}
 	begin := time.Now()
-	rows, err := f.p.encode(ctx, part, func(ctx context.Context) ([]byte, error) { return f.Content(ctx, part) })
+	rows, err := f.p.encode(ctx, m.of, part, func(ctx context.Context) ([]byte, error) { return f.Content(ctx, part) })
 	if errors.Is(err, ErrNoEncoder) {
 		err = fmt.Errorf("%s; %w", why, err)
 	}
@@ -222,7 +222,7 @@ func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	}
 	took := time.Since(begin)
 	f.meter.Encoded(false, took)
-	f.p.Tell(m.id, f.p.cfg.Worker, part, took, false)
+	f.p.Tell(m.of.Request, f.p.cfg.Worker, part, took, false)
 	m.note(func(e *protocol.Encoded) {
 		e.By, e.Chosen, e.Why = append(e.By, f.p.cfg.Worker), append(e.Chosen, why), why
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,9 +57,9 @@ type Plane struct {
 	cfg     Config
 	cache   *cache
 	arena   *arena        // nil where the model takes none
-	places  chan struct{} // for parts whose content is here: one is fetched while one is encoded
-	turns   chan struct{}
-	waiting atomic.Int32
+	line    *line         // two places, for parts whose content is here: one is fetched while one is encoded
+	turns   chan struct{} // one, of these
+	fetched atomic.Int32  // parts with a place that wait for their turn
 	offers  offers
 
 	encoded, encodeNanos atomic.Uint64
@@ -72,7 +71,7 @@ func Open(cfg Config) (*Plane, error) {
 	if cfg.Encode == (cluster.Endpoint{}) {
 		cfg.Encode = cluster.Endpoint{Component: cluster.RoleEncode.Component(), Name: cluster.EndpointGenerate}
 	}
-	p := &Plane{cfg: cfg, cache: newCache(cmp.Or(cfg.Cache, DefaultCache)), places: make(chan struct{}, 2), turns: make(chan struct{}, 1)}
+	p := &Plane{cfg: cfg, cache: newCache(cmp.Or(cfg.Cache, DefaultCache)), line: newLine(2, maxWaiting), turns: make(chan struct{}, 1)}
 	if cfg.Width == 0 {
 		return p, nil
 	}
@@ -117,7 +116,7 @@ type Stats struct {
 
 // Stats returns the figures.
 func (p *Plane) Stats() Stats {
-	return Stats{p.cache.stats(), p.encoded.Load(), p.encodeNanos.Load(), int(p.waiting.Load()), p.read.Load(), p.left.Load()}
+	return Stats{p.cache.stats(), p.encoded.Load(), p.encodeNanos.Load(), p.line.len() + int(p.fetched.Load()), p.read.Load(), p.left.Load()}
 }
 
 // Figures sets those of images. alone says that the worker does nothing but encode.
@@ -169,10 +168,10 @@ const maxWaiting = 256
 
 // Embeddings returns those of a part from the cache, or computes them; took is how long that
 // took, and hit says that it was not for this caller. content fetches what is encoded.
-func (p *Plane) Embeddings(ctx context.Context, part *protocol.MediaPart, content func(context.Context) ([]byte, error)) (rows [][]float32, took time.Duration, hit bool, err error) {
+func (p *Plane) Embeddings(ctx context.Context, of Owner, part *protocol.MediaPart, content func(context.Context) ([]byte, error)) (rows [][]float32, took time.Duration, hit bool, err error) {
 	begin := time.Now()
 	rows, hit, err = p.cache.get(ctx, part.Key, part.Rows, func(ctx context.Context) ([][]float32, error) {
-		return p.encode(ctx, part, content)
+		return p.encode(ctx, of, part, content)
 	})
 	return rows, time.Since(begin), hit, err
 }
@@ -192,34 +191,25 @@ func (p *Plane) Tell(request, worker string, part *protocol.MediaPart, took time
 }
 
 // encode computes the embeddings of one part after the other.
-func (p *Plane) encode(ctx context.Context, part *protocol.MediaPart, content func(context.Context) ([]byte, error)) ([][]float32, error) {
+func (p *Plane) encode(ctx context.Context, of Owner, part *protocol.MediaPart, content func(context.Context) ([]byte, error)) ([][]float32, error) {
 	if p.cfg.Encoder == nil {
 		return nil, ErrNoEncoder
 	}
-	waits := p.waiting.Add(1)
-	turn := sync.OnceFunc(func() { p.waiting.Add(-1) })
-	defer turn()
-	if waits > maxWaiting {
-		return nil, fmt.Errorf("%w: %d", ErrBusy, maxWaiting)
+	if err := p.line.enter(ctx, of); err != nil { // before the content is in memory
+		return nil, err
 	}
-	select { // before the content is in memory
-	case p.places <- struct{}{}:
-		defer func() { <-p.places }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	var took time.Duration
+	defer func() { p.line.leave(of, took.Seconds()) }()
 	data, err := content(ctx)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case p.turns <- struct{}{}:
-		turn()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := p.turn(ctx); err != nil {
+		return nil, err
 	}
 	defer func() { <-p.turns }()
 	begin := time.Now()
+	defer func() { took = time.Since(begin) }()
 	rows, err := p.cfg.Encoder.Encode(ctx, part, data)
 	if err != nil {
 		return nil, err
@@ -230,6 +220,18 @@ func (p *Plane) encode(ctx context.Context, part *protocol.MediaPart, content fu
 	p.encoded.Add(1)
 	p.encodeNanos.Add(uint64(time.Since(begin)))
 	return rows, nil
+}
+
+// turn waits until nobody else encodes.
+func (p *Plane) turn(ctx context.Context) error {
+	p.fetched.Add(1)
+	defer p.fetched.Add(-1)
+	select {
+	case p.turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // fits refuses embeddings of another shape than a part and the model have.

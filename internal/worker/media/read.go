@@ -34,8 +34,8 @@ func (f *Finder) read(ctx context.Context, inst cluster.Instance, m *Images, par
 	f.count(inst.InstanceID, 1)
 	defer f.count(inst.InstanceID, -1)
 	deadline, _ := ctx.Deadline()
-	s, err := f.encoders.Call(ctx, inst, m.id, nil, protocol.EncodeRequest{
-		RequestID: m.id, ModelSum: m.model, Part: *part, EngineID: f.p.cfg.KV.Name(), Worker: f.p.cfg.Worker, Deadline: deadline,
+	s, err := f.encoders.Call(ctx, inst, m.of.Request, nil, protocol.EncodeRequest{
+		RequestID: m.of.Request, Tenant: m.of.Tenant, ModelSum: m.model, Part: *part, EngineID: f.p.cfg.KV.Name(), Worker: f.p.cfg.Worker, Deadline: deadline,
 	})
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *I
 		return nil, err
 	}
 	defer piece.put() // nothing of the transfer is under way then
-	notice, err := protocol.Marshal(protocol.PrefillNotice{RequestID: m.id, Ticket: reply.Readable.Key, Phase: protocol.PrefillRead, Worker: f.p.cfg.Worker, Bytes: int64(remote.Len)})
+	notice, err := protocol.Marshal(protocol.PrefillNotice{RequestID: m.of.Request, Ticket: reply.Readable.Key, Phase: protocol.PrefillRead, Worker: f.p.cfg.Worker, Bytes: int64(remote.Len)})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // serveCall works on one request that came over the request plane.
@@ -78,7 +79,7 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	}
 	pointStartTold.Hit()
 
-	wr, images := w.KV.NewWriter(), w.Images.Of(req.RequestID, w.Model.Digest, req.TokenIDs, req.Media)
+	wr, images := w.KV.NewWriter(), w.Images.Of(media.Owner{Request: req.RequestID, Tenant: req.Tenant}, w.Model.Digest, req.TokenIDs, req.Media)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	c := w.begin(ctx, engine.PrefillRequest{

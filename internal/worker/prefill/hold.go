@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
@@ -82,7 +83,7 @@ func (w *Role) serveFirstHop(ctx, work context.Context, r *requestplane.Request,
 		return w.prefillInRoom(ctx, &p, send)
 	}
 	begin := time.Now()
-	images := w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media)
+	images := w.Images.Of(media.Owner{Request: p.RequestID, Tenant: p.Tenant}, w.Model.Digest, p.TokenIDs, p.Media)
 	held, err := w.Engine.Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media()})
 	if err != nil {
 		return prefillError(err)

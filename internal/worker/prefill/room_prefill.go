@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/media"
 )
 
 // serveRoom is the bootstrap endpoint: a decode worker enters a room with its
@@ -56,7 +57,7 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	wr := w.KV.NewWriter()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	images := w.Images.Of(p.RequestID, w.Model.Digest, p.TokenIDs, p.Media)
+	images := w.Images.Of(media.Owner{Request: p.RequestID, Tenant: p.Tenant}, w.Model.Digest, p.TokenIDs, p.Media)
 	c := w.begin(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Media: images.Media(), Progress: wr.Progress}, fail)
 	defer c.end()
 
