@@ -7,12 +7,16 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // Every node serves requests as it is configured to, and each calls the others as they
 // serve. On each plane, and while a cluster changes from one to the other, clients get the
 // same answers, also across a drain with hand-over and the death of a node.
 func TestRequestPlanes(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("planes run with the race detector on their own, and hand-overs and deaths with one of them")
+	}
 	t.Parallel()
 	dir := mediumModel(t)
 	prompts := texts(8, 30)
