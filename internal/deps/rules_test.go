@@ -70,7 +70,7 @@ var onlyRules = []only{
 	{"lab/cuda/...", []string{"cuda/...", "dynlib", "kvlayout", "lab/cuda/...", "model/safetensors"}, "stands for a driver and for kernels, and knows no engine"},
 	{"worker/kv", []string{"cluster", "engine", "failpoint", "kvlayout", "nixl", "ondemand", "protocol", "store"}, "moves KV blocks between workers; which blocks, and when, is for the roles to say"},
 	{"media/source", nil, "loads content within bounds and knows no format"},
-	{"worker/media", []string{"blockhash", "cluster", "engine", "failpoint", "nixl", "protocol", "requestplane", "runtime", "sharedmem", "worker/kv"}, "moves embeddings between workers; it knows no role"},
+	{"worker/media", []string{"blockhash", "cluster", "engine", "failpoint", "fairqueue", "nixl", "protocol", "requestplane", "runtime", "sharedmem", "worker/kv"}, "moves embeddings between workers; it knows no role"},
 	{"worker/role", []string{"cluster", "engine", "events", "metrics", "protocol", "requestplane", "router", "runtime", "worker/kv", "worker/media"}, "workers and roles agree on it; it knows no role and no worker"},
 	{"worker/prefill", []string{"cluster", "engine", "events", "failpoint", "metrics", "nixl", "protocol", "requestplane", "worker/kv", "worker/media", "worker/role"}, "a role knows its term, and no worker and no other role"},
 	{"worker/decode", []string{"cluster", "engine", "events", "failpoint", "metrics", "nixl", "protocol", "requestplane", "router", "runtime", "worker/kv", "worker/media", "worker/role"}, "a role knows its term, and no worker and no other role"},

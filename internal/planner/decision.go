@@ -64,6 +64,8 @@ const (
 	ReasonSensitivity      = "sensitivity"       // fewer workers must hold down_rate / sensitivity
 	ReasonISL              = "isl"               // mean prompt tokens that are computed
 	ReasonOSL              = "osl"               // mean generated tokens
+	ReasonSeenRequests     = "seen_requests"     // that finished under the plan as it is, of a sample
+	ReasonSeenMissed       = "seen_missed"       // of these, a target
 	ReasonRequestsSeen     = "requests_seen"     // requests whose lengths are known
 	ReasonCoolDownLeft     = "cool_down_left"    // until the role may lose a worker
 	ReasonUnfinished       = "actions_unfinished"

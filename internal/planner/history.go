@@ -28,12 +28,14 @@ type window struct {
 	end     time.Time
 	seconds float64
 	arrived float64
+
+	finished, missed float64 // of the sample
 }
 
 // add records an observation. Its arrivals are spread evenly over the steps it covers.
-func (h *history) add(o Observation) {
+func (h *history) add(o Observation, t Target) {
 	span := o.End.Sub(o.Start).Seconds()
-	h.windows = append(h.windows, window{o.End, span, float64(o.Arrived)})
+	h.windows = append(h.windows, window{o.End, span, float64(o.Arrived), float64(len(o.Requests)), t.missed(o.Requests)})
 	if n := len(h.windows) - rememberedWindows; n > 0 {
 		h.windows = h.windows[n:]
 	}

@@ -90,6 +90,8 @@ func (d Decision) Lines() []string {
 		switch r.Name {
 		case ReasonCoolDownLeft:
 			line("cool-down: %.0f s left", r.Value)
+		case ReasonSeenRequests:
+			line("seen: %.0f of %.0f requests missed a target, so that more workers have to wait, whatever is predicted", n(ReasonSeenMissed), r.Value)
 		case ReasonRequestsSeen:
 			line("requests whose lengths are known: %.0f", r.Value)
 		case ReasonUnfinished:

@@ -74,6 +74,11 @@ func (p *Planner) grow(now time.Time, o Observation, load demand, d *Decision) b
 	if current.Holds || s.err != nil {
 		return p.failed(s, d)
 	}
+	if e := p.seen(now); extra == 0 && p.doubtful(e, load.up(), current) {
+		d.reason(ReasonSeenRequests, e.finished, "requests")
+		d.reason(ReasonSeenMissed, e.missed, "requests")
+		return false
+	}
 	s, best, ok := p.sized(s, load, extra, d)
 	if s.err != nil {
 		return p.failed(s, d)

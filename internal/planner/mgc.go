@@ -5,32 +5,40 @@ import "math"
 // promptQueue is a queue M/G/c of prompts.
 type promptQueue struct {
 	workers   int
-	occupancy []float64 // seconds for which each prompt occupies a worker
+	weight    []float64 // how many prompts each of these stands for
+	occupancy []float64 // seconds for which one occupies a worker
 	latency   []float64 // seconds from its start to its first token
 
+	count   float64 // sum of the weights
 	share   float64 // of all requests
+	mean    float64 // of occupancy
 	load    float64
 	waiting float64 // share that waits
 	pace    float64 // of those, the share that waits longer than t is exp(-pace t)
 }
 
-func (q *promptQueue) add(occupancy, latency float64) {
+func (q *promptQueue) add(weight, occupancy, latency float64) {
+	if weight == 0 {
+		return
+	}
+	q.weight = append(q.weight, weight)
+	q.count += weight
 	q.occupancy = append(q.occupancy, occupancy)
 	q.latency = append(q.latency, latency)
 }
 
 // settle computes the wait, where the prompts added are those of n requests.
 func (q *promptQueue) settle(f Forecast, n float64) {
-	count := float64(len(q.occupancy))
-	q.share = count / n
-	if count == 0 {
+	q.share = q.count / n
+	if q.count == 0 {
 		return
 	}
 	var mean, square float64
-	for _, s := range q.occupancy {
-		mean += s / count
-		square += s * s / count
+	for i, s := range q.occupancy {
+		mean += s * q.weight[i] / q.count
+		square += s * s * q.weight[i] / q.count
 	}
+	q.mean = mean
 	rate := f.Rate * q.share
 	q.load = rate * mean / float64(q.workers)
 	if q.load >= 1 {
@@ -43,18 +51,37 @@ func (q *promptQueue) settle(f Forecast, n float64) {
 
 // beyond returns the share of the prompts whose first token takes longer than t seconds.
 func (q *promptQueue) beyond(t float64) float64 {
+	if q.count == 0 {
+		return 0
+	}
 	sum := 0.0
-	for _, l := range q.latency {
+	for i, l := range q.latency {
 		switch slack := t - l; {
 		case slack < 0:
-			sum++
+			sum += q.weight[i]
 		case q.load >= 1: // the queue grows for good
-			sum++
+			sum += q.weight[i]
 		default:
-			sum += q.waiting * math.Exp(-q.pace*slack)
+			sum += q.weight[i] * q.waiting * math.Exp(-q.pace*slack)
 		}
 	}
-	return sum / max(1, float64(len(q.latency)))
+	return sum / q.count
+}
+
+// wait returns the mean seconds that a prompt waits.
+func (q *promptQueue) wait(f Forecast) float64 {
+	switch {
+	case q.count == 0:
+		return 0
+	case q.load >= 1:
+		return f.Horizon.Seconds()
+	}
+	return q.waiting / q.pace
+}
+
+// prompts returns how many prompts a worker has, on average.
+func (q *promptQueue) prompts(f Forecast) float64 {
+	return f.Rate * q.share * (q.wait(f) + q.mean) / float64(q.workers)
 }
 
 // erlangC returns the probability that a request waits in a queue M/M/c with load erlangs,

@@ -25,6 +25,8 @@ type Planner struct {
 	newest   time.Time                  // end of the newest observation
 	nodeLost time.Time                  // of the last loss
 	last     Plan                       // current plan of the newest observation
+	changed  time.Time                  // when it, or the workers that serve, last were others
+	served   Plan                       // by workers that were ready
 	grew     map[cluster.Role]time.Time // when a role last got a worker
 	missing  map[cluster.Role]int       // windows in a row in which all workers of a role missed
 }
@@ -134,7 +136,7 @@ func (p *Planner) stale(now time.Time, o Observation) string {
 // learn takes in the load of an observation.
 func (p *Planner) learn(o Observation) {
 	p.newest = o.End
-	p.history.add(o)
+	p.history.add(o, p.cfg.Target)
 	if len(o.Requests) > 0 {
 		p.sample = bins(p.history.lengths, lengthBins)
 	}
@@ -165,6 +167,9 @@ func (p *Planner) observe(o Observation) Plan {
 		} else {
 			p.missing[role] = 0
 		}
+	}
+	if ready := o.ready(); current != p.last || ready != p.served {
+		p.changed, p.served = o.End, ready
 	}
 	p.last = current
 	return current

@@ -387,7 +387,7 @@ func TestMeasuredRates(t *testing.T) {
 		if i >= 38 {
 			arrived = 144
 		}
-		h.add(Observation{Start: at(float64(i) * 5), End: at(float64(i+1) * 5), Arrived: arrived})
+		h.add(Observation{Start: at(float64(i) * 5), End: at(float64(i+1) * 5), Arrived: arrived}, target())
 	}
 	proven, possible := h.proven(at(200), 5*time.Second), h.possible(at(200), 5*time.Second)
 	if proven.arrived != 288 || proven.seconds != 10 || math.Abs(proven.rate-(288-2*math.Sqrt(288))/10) > 1e-9 {
@@ -400,14 +400,14 @@ func TestMeasuredRates(t *testing.T) {
 	if len(series) != 10 || series[0] != 10 || math.Abs(series[9]-(2*50+2*144)/20.0) > 1e-9 || !end.Equal(at(200)) {
 		t.Errorf("series %v until %v", series, end)
 	}
-	h.add(Observation{Start: at(300), End: at(305), Arrived: 5})
+	h.add(Observation{Start: at(300), End: at(305), Arrived: 5}, target())
 	if series, _ := h.series(at(305)); len(series) != 15 || !math.IsNaN(series[12]) {
 		t.Errorf("a gap: %v", series)
 	}
 	if got := h.proven(at(305), 5*time.Second); got.arrived != 5 {
 		t.Errorf("after a gap: %+v", got)
 	}
-	h.add(Observation{Start: at(1e6), End: at(1e6 + 5), Arrived: 5})
+	h.add(Observation{Start: at(1e6), End: at(1e6 + 5), Arrived: 5}, target())
 	if len(h.steps) != 1 {
 		t.Errorf("after a long gap: %d steps", len(h.steps))
 	}

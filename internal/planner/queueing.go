@@ -13,11 +13,17 @@ import (
 // exponential time (exact for M/M/c, and in heavy traffic for M/G/c). Decode is a processor that all
 // sequences share: its KV use is the fixed point of Little's law and of ITL as a function of KV use,
 // and varies as in M/G/infinity. Decode workers that compute prompts do so in chunks between steps.
+//
+// With LeastDelay decode workers compute the shortest prompts, up to the length at which neither place has
+// the smaller delay.
 type Queueing struct {
 	Performance Performance
 	Target      Target
 	// Chunk is the prompt tokens that a decode worker computes beside one decode step; 0: 2048.
 	Chunk int
+	// LeastDelay says that each prompt is computed where it delays itself and others least
+	// (disagg.conditional), whatever Plan.MaxLocalPrefill is.
+	LeastDelay bool
 	// Handover is the time from the end of a remote prefill to the first decode step.
 	Handover time.Duration
 }
@@ -48,8 +54,7 @@ func (q Queueing) Evaluate(plan Plan, f Forecast) (Outcome, error) {
 		return Outcome{}, ErrNoWorkers
 	}
 	b := bins(f.Lengths, lengthBins)
-	d := q.decode(plan, f, b)
-	local, remote := q.prompts(plan, f, b, d)
+	d, local, remote := q.settle(plan, f, b)
 
 	out := Outcome{PrefillLoad: remote.load, DecodeLoad: max(d.load, local.load)}
 	miss := func(t float64) float64 { return remote.share*remote.beyond(t) + local.share*local.beyond(t) }
@@ -65,8 +70,65 @@ func (q Queueing) Evaluate(plan Plan, f Forecast) (Outcome, error) {
 	return out, nil
 }
 
+// splitSteps is how often the share of local prompts is halved: to within a two-hundredth.
+const splitSteps = 8
+
+// settle returns the state that workers and queues settle in.
+func (q Queueing) settle(plan Plan, f Forecast, b []Length) (d decodeState, local, remote promptQueue) {
+	at := func(share float64) (d decodeState, local, remote promptQueue) {
+		here := make([]float64, len(b)) // b is in order of the tokens to compute
+		for i, l := range b {
+			switch {
+			case plan.Aggregated():
+				here[i] = 1
+			case q.LeastDelay:
+				here[i] = min(1, max(0, share*float64(len(b))-float64(i)))
+			case l.uncached() <= plan.MaxLocalPrefill:
+				here[i] = 1
+			}
+		}
+		d = q.decode(plan, f, b, here)
+		local, remote = q.prompts(plan, f, b, d, here)
+		return d, local, remote
+	}
+	last := func(share float64) Length { return b[min(int(share*float64(len(b))), len(b)-1)] }
+	if !q.LeastDelay || plan.Aggregated() {
+		return at(0)
+	}
+	low, high := 0.0, 1.0
+	if d, local, remote = at(low); !q.laterThere(f, last(low), d, local, remote) {
+		return d, local, remote
+	}
+	if d, local, remote = at(high); q.laterThere(f, last(high), d, local, remote) {
+		return d, local, remote
+	}
+	for range splitSteps {
+		middle := (low + high) / 2
+		if d, local, remote = at(middle); q.laterThere(f, last(middle), d, local, remote) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return d, local, remote
+}
+
+// laterThere reports whether one more prompt of a length causes more delay at a prefill worker than at a decode worker, by
+// the product's rule (router.DecidePrefill, least-delay): it waits, and about as many prompts as wait now wait
+// for it. Wait and transfer weigh as the share of free KV of a decode worker squared.
+func (q Queueing) laterThere(f Forecast, l Length, d decodeState, local, remote promptQueue) bool {
+	service, capacity := q.service(l, f), q.Performance.KVCapacity()
+	own := min(1, float64(l.uncached())/capacity)
+	room := max(0, 1-d.kv/capacity-own)
+	room *= room
+	here := room*local.wait(f) + service*(1+local.prompts(f))
+	there := (remote.wait(f) + service + q.Handover.Seconds() + service*remote.prompts(f)) * (room + own*(1-room))
+	return there > here
+}
+
 // decodeState is the state that decode workers settle in.
 type decodeState struct {
+	kv        float64 // tokens of KV in use by a worker
 	step      float64 // seconds of a step without prompts
 	mean      float64 // seconds between tokens, with prompts in between
 	deviation float64 // between requests
@@ -83,24 +145,23 @@ func (d decodeState) beyond(target float64) float64 {
 	return 1 - normal((target-d.mean)/d.deviation)
 }
 
-func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
+// decode returns the state of decode workers that compute shares of the prompts of each length themselves.
+func (q Queueing) decode(plan Plan, f Forecast, b []Length, here []float64) decodeState {
 	workers, n := float64(plan.Decode), float64(len(b))
 	slow := orOne(f.DecodeSlowdown)
 	var out, kvSeconds, kv2, inverse float64 // means over requests
 	var promptSeconds, promptSquared, chunks float64
-	for _, l := range b {
+	for i, l := range b {
 		osl := float64(max(l.OSL, 1))
 		context := float64(l.ISL) + osl/2
 		out += osl / n
 		kvSeconds += osl * context / n
 		kv2 += osl * context * context / n
 		inverse += 1 / osl / n
-		if q.isLocal(plan, l) {
-			s := q.service(l, f)
-			promptSeconds += s / n
-			promptSquared += s * s / n
-			chunks += q.chunks(l) / n
-		}
+		s := q.service(l, f)
+		promptSeconds += here[i] * s / n
+		promptSquared += here[i] * s * s / n
+		chunks += here[i] * q.chunks(l) / n
 	}
 	context, rate := kvSeconds/out, f.Rate/workers
 	capacity := q.Performance.KVCapacity()
@@ -145,7 +206,7 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
 		}
 		kv = high
 	}
-	d := decodeState{load: load}
+	d := decodeState{load: load, kv: kv}
 	d.step, d.mean = mixed(kv)
 	// The router spreads load, so that all workers have the same share of what varies.
 	deviation := math.Sqrt(lifeAverage * rate * d.mean * kv2 / workers)
@@ -156,11 +217,6 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length) decodeState {
 		d.mean, d.deviation = f.Horizon.Seconds(), 0
 	}
 	return d
-}
-
-// isLocal reports whether a decode worker computes the prompt itself.
-func (q Queueing) isLocal(plan Plan, l Length) bool {
-	return plan.Aggregated() || l.uncached() <= plan.MaxLocalPrefill
 }
 
 // service returns the seconds for which a prompt occupies a worker.
@@ -178,17 +234,14 @@ func (q Queueing) chunks(l Length) float64 {
 }
 
 // prompts returns the queues of the prompts that decode and prefill workers compute.
-func (q Queueing) prompts(plan Plan, f Forecast, b []Length, d decodeState) (local, remote promptQueue) {
+func (q Queueing) prompts(plan Plan, f Forecast, b []Length, d decodeState, here []float64) (local, remote promptQueue) {
 	local.workers, remote.workers = plan.Decode, plan.Prefill
-	for _, l := range b {
+	for i, l := range b {
 		isl := float64(l.uncached())
 		alone := orOne(f.PrefillSlowdown) * q.Performance.TTFT(isl)
-		if q.isLocal(plan, l) {
-			steps := q.chunks(l) * d.step
-			local.add(q.service(l, f)+steps, alone+steps)
-		} else {
-			remote.add(q.service(l, f), alone+q.Handover.Seconds()+1.5*d.mean)
-		}
+		steps := q.chunks(l) * d.step
+		local.add(here[i], q.service(l, f)+steps, alone+steps)
+		remote.add(1-here[i], q.service(l, f), alone+q.Handover.Seconds()+1.5*d.mean)
 	}
 	n := float64(len(b))
 	local.settle(f, n)

@@ -37,7 +37,7 @@ func TestErlangC(t *testing.T) {
 // Pollaczek and Khinchine's mean is exact for one server.
 func TestMeanWaitOfOneServer(t *testing.T) {
 	q := promptQueue{workers: 1}
-	q.add(0.06, 0)
+	q.add(1, 0.06, 0)
 	q.settle(Forecast{Rate: 10}, 1)
 	want := 0.6 * 0.06 / (2 * (1 - 0.6))
 	if mean := q.waiting / q.pace; math.Abs(mean-want) > 1e-12 || math.Abs(q.load-0.6) > 1e-12 {
@@ -47,7 +47,12 @@ func TestMeanWaitOfOneServer(t *testing.T) {
 
 func evaluate(t *testing.T, plan Plan, rate float64, sample []Length) Outcome {
 	t.Helper()
-	o, err := Queueing{Performance: machine{}, Target: target()}.Evaluate(plan, Forecast{Rate: rate, Lengths: sample, Horizon: 3 * time.Minute})
+	return evaluateBy(t, Queueing{Performance: machine{}, Target: target()}, plan, rate, sample)
+}
+
+func evaluateBy(t *testing.T, q Queueing, plan Plan, rate float64, sample []Length) Outcome {
+	t.Helper()
+	o, err := q.Evaluate(plan, Forecast{Rate: rate, Lengths: sample, Horizon: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +74,7 @@ func TestOutcomeByHand(t *testing.T) {
 	if math.Abs(o.PrefillLoad-0.6) > 1e-9 {
 		t.Errorf("prefill load %v", o.PrefillLoad)
 	}
-	d := Queueing{Performance: machine{}, Target: target()}.decode(Plan{Prefill: 1, Decode: 1}, Forecast{Rate: 10}, lengths(1, 3000, 300))
+	d := Queueing{Performance: machine{}, Target: target()}.decode(Plan{Prefill: 1, Decode: 1}, Forecast{Rate: 10}, lengths(1, 3000, 300), []float64{0})
 	k := 10 * 300 * 3150 * 0.005 / (1 - 10*300*3150*0.005/150_000)
 	if want := 0.005 + 0.005*k/150_000; math.Abs(d.mean-want) > 1e-6 {
 		t.Errorf("ITL %v, want %v", d.mean, want)
@@ -99,13 +104,24 @@ func TestDecodeLoadIsAShareOfTheHighestRate(t *testing.T) {
 
 // More workers never do worse, and more load never better.
 func TestOutcomesAreMonotonic(t *testing.T) {
+	monotonic(t, Queueing{Performance: machine{}, Target: target()}, 1e-6)
+	// Prompts go where they cause the least delay, which is not quite where the fewest requests miss.
+	monotonic(t, Queueing{Performance: machine{}, Target: target(), LeastDelay: true}, 0.005)
+}
+
+func monotonic(t *testing.T, q Queueing, but float64) {
+	t.Helper()
+	evaluate := func(t *testing.T, plan Plan, rate float64, sample []Length) Outcome {
+		t.Helper()
+		return evaluateBy(t, q, plan, rate, sample)
+	}
 	mixed := []Length{{ISL: 200, OSL: 20}, {ISL: 3000, OSL: 300}, {ISL: 9000, OSL: 100}, {ISL: 1000, Cached: 900, OSL: 700}}
 	for _, sample := range [][]Length{lengths(1, 3000, 300), mixed} {
 		for _, plan := range []Plan{{1, 1, 0}, {2, 1, 0}, {1, 3, 500}, {0, 2, 0}, {3, 4, 0}} {
 			last := 0.0
 			for rate := 0.5; rate < 80; rate += 1.5 {
 				o := evaluate(t, plan, rate, sample)
-				if o.Miss < last-1e-9 {
+				if o.Miss < last-but {
 					t.Errorf("%v at %v requests/s: %v misses after %v", plan, rate, o.Miss, last)
 				}
 				last = o.Miss
@@ -113,7 +129,7 @@ func TestOutcomesAreMonotonic(t *testing.T) {
 					if plan.Aggregated() && !more.Aggregated() {
 						continue // another way to serve
 					}
-					if m := evaluate(t, more, rate, sample); m.Miss > o.Miss+1e-6 {
+					if m := evaluate(t, more, rate, sample); m.Miss > o.Miss+but {
 						t.Errorf("%v at %v requests/s: %v misses with %v, %v without", plan, rate, m.Miss, more, o.Miss)
 					}
 				}
@@ -129,6 +145,42 @@ func TestDistributionMatters(t *testing.T) {
 	a, b := evaluate(t, Plan{Prefill: 1, Decode: 1}, 10, even), evaluate(t, Plan{Prefill: 1, Decode: 1}, 10, tail)
 	if math.Abs(a.PrefillLoad-b.PrefillLoad) > 1e-9 || !target().holds(a) || target().holds(b) {
 		t.Errorf("even: %+v; with a tail: %+v", a, b)
+	}
+}
+
+// Of two prompts, the long one is computed where it holds up least; of many, decode workers compute those that the
+// prefill workers have no time for. Where one more would be is then the same.
+func TestLeastDelay(t *testing.T) {
+	q := Queueing{Performance: machine{}, Target: target(), LeastDelay: true}
+	sample := make([]Length, 40)
+	for i := range sample {
+		sample[i] = Length{ISL: 1000 + 100*i, OSL: 100}
+	}
+	share := func(plan Plan, rate float64) float64 {
+		_, local, remote := q.settle(plan, Forecast{Rate: rate, Lengths: sample, Horizon: time.Minute}, sample)
+		if math.Abs(local.share+remote.share-1) > 1e-9 {
+			t.Fatalf("%v at %v: %v here and %v there", plan, rate, local.share, remote.share)
+		}
+		if local.count > 0 && remote.count > 0 && slices.Max(local.occupancy) > 3*slices.Min(remote.occupancy)+0.1 {
+			t.Errorf("%v at %v: a longer prompt is computed here than there", plan, rate)
+		}
+		return local.share
+	}
+	few, many := share(Plan{Prefill: 1, Decode: 4}, 30), share(Plan{Prefill: 3, Decode: 4}, 30)
+	if few < 0.2 || few > 0.9 || many >= few {
+		t.Errorf("decode workers compute %.2f of the prompts beside one prefill worker, %.2f beside three", few, many)
+	}
+	if at := share(Plan{Decode: 4}, 10); at != 1 {
+		t.Errorf("aggregated: %v", at)
+	}
+	f := Forecast{Rate: 30, Horizon: time.Minute}
+	d, local, remote := q.settle(Plan{Prefill: 1, Decode: 4}, f, sample)
+	first := Length{ISL: 1000 + 100*int(few*40)}
+	shorter, longer := first, first
+	shorter.ISL, longer.ISL = first.ISL-500, first.ISL+500
+	if !q.laterThere(f, shorter, d, local, remote) || q.laterThere(f, longer, d, local, remote) {
+		t.Errorf("%.2f of the prompts are computed here: a shorter one would be later there %v, a longer one %v", few,
+			q.laterThere(f, shorter, d, local, remote), q.laterThere(f, longer, d, local, remote))
 	}
 }
 

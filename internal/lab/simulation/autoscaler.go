@@ -14,9 +14,9 @@ import (
 
 // Evaluator returns the planner's evaluator for workers whose profiles are known. It takes the handover of a
 // prompt that fills a step.
-func Evaluator(p profile.Performance, target planner.Target) planner.Queueing {
+func Evaluator(p profile.Performance, target planner.Target, leastDelay bool) planner.Queueing {
 	chunk := p.Decode.Limits.MaxBatchTokens
-	return planner.Queueing{Performance: p, Target: target, Chunk: chunk, Handover: profile.Seconds(p.Handover(float64(chunk)))}
+	return planner.Queueing{Performance: p, Target: target, Chunk: chunk, LeastDelay: leastDelay, Handover: profile.Seconds(p.Handover(float64(chunk)))}
 }
 
 // Autoscaler lets a policy decide how many workers a simulation has. It is a simulate.Controller.

@@ -32,7 +32,7 @@ func Setup(c simulate.Config, cfg planner.Config) autoscalers.Setup {
 		perf.Prefill = c.Profile
 	}
 	return autoscalers.Setup{
-		Config: cfg, Hardware: perf, Evaluator: Evaluator(perf, cfg.Target),
+		Config: cfg, Hardware: perf, Evaluator: Evaluator(perf, cfg.Target, c.Disagg.Conditional.ComparesSpeeds()),
 		Times:   autoscalers.Times{Start: c.Profile.Overheads.Startup, Flip: c.Profile.Overheads.Flip, Drain: cfg.DrainEstimate.Seconds()},
 		Initial: planner.Plan{Prefill: c.Prefill, Decode: c.Decode, MaxLocalPrefill: c.Disagg.MaxLocalTokens},
 	}
