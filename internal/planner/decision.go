@@ -19,6 +19,9 @@ const (
 	RefusedMinimum          Refusal = "minimum"           // fewer workers would do, and are not allowed
 	RefusedBudget           Refusal = "budget"            // more workers are needed than the budget allows
 	RefusedEvaluation       Refusal = "evaluation_failed" // the evaluator returned an error
+	RefusedBackOff          Refusal = "back_off"          // a worker of the role did not get ready: none is started for a while
+	RefusedByHand           Refusal = "changed_by_hand"   // somebody else changes the workers, or did a moment ago
+	RefusedModels           Refusal = "several_models"    // requests and workers of several models cannot be told apart
 )
 
 // Cause says what a change is for.
@@ -34,6 +37,7 @@ const (
 	CauseBudget    Cause = "budget"    // more workers than the budget
 	CauseWake      Cause = "wake"      // requests wait and no worker serves
 	CauseNoTraffic Cause = "idle"      // nothing arrives
+	CauseGiveUp    Cause = "give_up"   // a worker did not get ready in time; whoever carries decisions out gives it
 )
 
 // Candidate is a plan that was considered.
@@ -91,6 +95,8 @@ type Decision struct {
 	Actions  []Action  `json:"actions,omitempty"`
 	Cause    Cause     `json:"cause,omitempty"`   // of a change
 	Refusal  Refusal   `json:"refusal,omitempty"` // of no change; with a change, of a larger one
+	// Late names the workers that did not get ready in time. They are in neither plan.
+	Late []string `json:"late_starts,omitempty"`
 	// BestEffort says that no plan within the budget holds the target.
 	BestEffort bool        `json:"best_effort,omitempty"`
 	Candidates []Candidate `json:"candidates,omitempty"`

@@ -20,6 +20,9 @@ var sentences = map[Refusal]string{
 	RefusedMinimum:          "Fewer workers would do, but the minimum keeps them.",
 	RefusedBudget:           "More workers are needed than the budget allows.",
 	RefusedEvaluation:       "The load could not be evaluated.",
+	RefusedBackOff:          "A worker of the role did not get ready: none is started for a while.",
+	RefusedByHand:           "Somebody else changes the workers: what they make of them is the base of what follows.",
+	RefusedModels:           "There are several models, whose loads cannot be told apart.",
 }
 
 // causes say what a change is for.
@@ -32,6 +35,7 @@ var causes = map[Cause]string{
 	CauseBudget:    "the budget is exceeded",
 	CauseWake:      "requests wait and no worker serves",
 	CauseNoTraffic: "nothing arrives",
+	CauseGiveUp:    "a worker did not get ready in time",
 }
 
 // Lines explains the decision in sentences. Each number that is the result of others stands behind
@@ -55,6 +59,9 @@ func (d Decision) Lines() []string {
 	}
 	if d.Detail != "" {
 		line("%s.", d.Detail)
+	}
+	if len(d.Late) > 0 {
+		line("%s did not get ready in time and is no longer waited for.", strings.Join(d.Late, ", "))
 	}
 	if has(ReasonPlannedRate) {
 		line("forecast: %.1f requests/s at the most in %.0f s (%s)", n(ReasonForecastRate), n(ReasonLookAhead), d.Predictor)

@@ -166,7 +166,7 @@ func (m *model) order(d Decision) {
 	for _, a := range d.Actions {
 		for range a.Workers {
 			took := map[ActionKind]time.Duration{ActionStart: 30 * time.Second, ActionFlip: time.Second, ActionDrain: 5 * time.Second}[a.Kind]
-			act := modelAction{Pending{a.Kind, a.Role, m.now}, m.now.Add(took)}
+			act := modelAction{Pending{Kind: a.Kind, Role: a.Role, Since: m.now}, m.now.Add(took)}
 			if m.r.IntN(15) == 0 {
 				act.ends = time.Time{}
 			}

@@ -24,6 +24,14 @@ type Observation struct {
 	Unknown string
 	// NotLeader is set where another planner decides.
 	NotLeader bool
+	// Hold says why nothing may change now, although the observation is good; zero if it may.
+	Hold Hold
+}
+
+// Hold is a reason to change nothing: one of the refusals, and a sentence without its full stop.
+type Hold struct {
+	Refusal Refusal
+	Why     string
 }
 
 // Request is a finished request. TTFT and ITL are 0 where they are unknown.
@@ -68,12 +76,15 @@ type Pending struct {
 	Kind  ActionKind
 	Role  cluster.Role // of the worker afterwards; of a drained one, before
 	Since time.Time
+	// Worker is the name of the worker; empty where it has none yet.
+	Worker string
 }
 
 // Duration is how long a finished action took.
 type Duration struct {
 	Kind ActionKind
 	Took time.Duration
+	Role cluster.Role // of the worker afterwards; of a drained one, before
 }
 
 // Role returns the state of one role.

@@ -29,6 +29,7 @@ type Planner struct {
 	served   Plan                       // by workers that were ready
 	grew     map[cluster.Role]time.Time // when a role last got a worker
 	missing  map[cluster.Role]int       // windows in a row in which all workers of a role missed
+	failures failures
 }
 
 // New returns a planner. Without an evaluator it uses Queueing over the same Performance. The error of a
@@ -97,8 +98,9 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 		return d
 	}
 	d.Current = p.observe(o)
-	d.Proposal = d.Current
-	if p.decide(now, o, &d); d.Proposal == d.Current {
+	d.Proposal, d.Late = d.Current, p.failures.late
+	p.decide(now, o, &d)
+	if p.backOff(now, &d); d.Proposal == d.Current {
 		d.Cause = ""
 		if d.Refusal == "" { // what must be does not fit
 			d.Refusal = RefusedBudget
@@ -150,6 +152,7 @@ func (p *Planner) observe(o Observation) Plan {
 	for _, f := range o.Finished {
 		p.durations.Add(f.Kind, f.Took)
 	}
+	p.failures.learn(o, p.cfg.ActionTimeout)
 	current := o.current()
 	for _, a := range o.Pending {
 		if a.Kind == ActionStart && o.End.Sub(a.Since) > p.cfg.ActionTimeout {
@@ -184,6 +187,8 @@ func (p *Planner) decide(now time.Time, o Observation, d *Decision) {
 	switch {
 	case o.NotLeader:
 		d.Refusal = RefusedNotLeader
+	case o.Hold.Refusal != "":
+		d.Refusal, d.Detail = o.Hold.Refusal, o.Hold.Why
 	case !p.nodeLost.IsZero() && now.Sub(p.nodeLost) < p.cfg.NodeLossHold:
 		d.Refusal = RefusedNodeLost
 		d.NextCheck = p.nodeLost.Add(p.cfg.NodeLossHold)

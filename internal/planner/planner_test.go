@@ -107,7 +107,7 @@ func (s *scene) tick(arrived int) Decision {
 	for _, a := range d.Actions {
 		if a.Kind == ActionStart {
 			for range a.Workers {
-				s.pending = append(s.pending, Pending{ActionStart, a.Role, at(s.now)})
+				s.pending = append(s.pending, Pending{Kind: ActionStart, Role: a.Role, Since: at(s.now)})
 			}
 		}
 	}
@@ -208,8 +208,10 @@ func TestRefusals(t *testing.T) {
 		{"the same window again", steady(config(), one, 40, func(o *Observation) { o.Start = o.Start.Add(-time.Second) }), RefusedStaleData},
 		{"a negative count", steady(config(), one, 40, func(o *Observation) { o.Arrived = -1 }), RefusedStaleData},
 		{"something under way", steady(config(), one, 40, func(o *Observation) {
-			o.Pending = []Pending{{ActionFlip, cluster.RoleDecode, o.End.Add(-time.Second)}}
+			o.Pending = []Pending{{Kind: ActionFlip, Role: cluster.RoleDecode, Since: o.End.Add(-time.Second)}}
 		}), RefusedUnfinished},
+		{"by hand", steady(config(), one, 400, func(o *Observation) { o.Hold = Hold{RefusedByHand, "user@host did"} }), RefusedByHand},
+		{"several models", steady(config(), one, 400, func(o *Observation) { o.Hold = Hold{RefusedModels, "a and b"} }), RefusedModels},
 		{"few requests", steady(with(func(c *Config) { c.MinRequests = 100_000 }), one, 40, nil), RefusedInsufficientData},
 		{"the budget", steady(with(func(c *Config) { c.Devices = 2 }), one, 400, nil), RefusedBudget},
 		{"the minimum", steady(with(func(c *Config) { c.Prefill.Min = 1; c.Decode.Min = 2 }), Plan{Prefill: 1, Decode: 2}, 10, nil), RefusedMinimum},
@@ -249,7 +251,9 @@ func TestOverdueActions(t *testing.T) {
 	cfg := config()
 	cfg.ActionTimeout = time.Minute
 	s := newScene(t, cfg, Plan{Prefill: 1, Decode: 1})
-	s.edit = func(o *Observation) { o.Pending = []Pending{{ActionDrain, cluster.RoleDecode, at(0)}} }
+	s.edit = func(o *Observation) {
+		o.Pending = []Pending{{Kind: ActionDrain, Role: cluster.RoleDecode, Since: at(0)}}
+	}
 	for range 60 {
 		if d := s.tick(150); d.Changes() {
 			if v, _ := d.Number(ReasonOverdue); v != 1 || s.now <= 60 {
