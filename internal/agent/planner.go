@@ -7,6 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/planner/live"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 // electPlanner is the node's election in which a planner runs beside whoever leads, as long as it leads.
@@ -18,6 +19,9 @@ func (a *Agent) electPlanner(ctx context.Context, prefix, value string, lead fun
 			live.Run(ctx, live.Config{
 				Store: a.stores.store, Bus: a.stores.bus, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name,
 				Settings: a.settings.planner, Log: a.log,
+				Leads: func(ctx context.Context) (bool, error) {
+					return store.Leads(ctx, a.stores.store, prefix, a.drt.Lease().ID)
+				},
 			})
 		})
 		err := lead(ctx)
@@ -27,11 +31,11 @@ func (a *Agent) electPlanner(ctx context.Context, prefix, value string, lead fun
 	})
 }
 
-// planner returns the planner's settings, and disagg.max_local_prefill_tokens. The error names settings that do
-// not go together.
-func (s *settings) planner() (planner.Config, int, error) {
+// planner returns the planner's settings. The error names settings that do not go together.
+func (s *settings) planner() (live.Settings, error) {
 	p := s.a.cfg.Planner
 	override(s, settingPlannerMode, &p.Mode)
+	override(s, settingPlannerConnector, &p.Connector)
 	override(s, settingPlannerGoal, &p.Goal)
 	override(s, settingPlannerTTFT, &p.TTFT)
 	override(s, settingPlannerITL, &p.ITL)
@@ -45,7 +49,7 @@ func (s *settings) planner() (planner.Config, int, error) {
 	override(s, settingPlannerInterval, &p.Interval)
 	override(s, settingPlannerForecast, &p.ForecastInterval)
 	d, _ := s.settings()
-	return plannerConfig(p), d.MaxLocalPrefillTokens, p.Check()
+	return live.Settings{Planner: plannerConfig(p), Connector: live.Connector(p.Connector), MaxLocalPrefill: d.MaxLocalPrefillTokens}, p.Check()
 }
 
 // plannerConfig returns the core's configuration. A worker takes one device of its node, which may be a

@@ -9,15 +9,17 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/planner/live"
 	"github.com/dynctl/dynctl/internal/planner/predict"
 )
 
 // Every setting of the planner reaches its configuration, at once; those that do not go together are named.
 func TestPlannerSettings(t *testing.T) {
 	n := startTestNode(t)
-	cfg, local, err := n.settings.planner()
-	if err != nil || cfg.Validate() == nil || local != n.cfg.Disagg.MaxLocalPrefillTokens {
-		t.Errorf("%+v %d %v: devices are for the loop to fill in, and nothing else", cfg, local, err)
+	all, err := n.settings.planner()
+	cfg := all.Planner
+	if err != nil || cfg.Validate() == nil || all.MaxLocalPrefill != n.cfg.Disagg.MaxLocalPrefillTokens || all.Connector != live.ConnectorTopology {
+		t.Errorf("%+v %v: devices are for the loop to fill in, and nothing else", all, err)
 	}
 	if cfg.Devices = 8; cfg.Validate() != nil {
 		t.Errorf("defaults: %v", cfg.Validate())
@@ -29,24 +31,24 @@ func TestPlannerSettings(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]string{
-		settingPlannerMode: `"off"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
+		settingPlannerMode: `"act"`, settingPlannerConnector: `"virtual"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
 		settingPlannerDevices: "12", settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
 		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingMaxLocal: "77",
 	} {
 		set(name, value)
 	}
 	want := planner.Defaults()
-	want.Mode, want.Devices, want.Predictor = planner.ModeOff, 12, "linear"
+	want.Mode, want.Devices, want.Predictor = planner.ModeAct, 12, "linear"
 	want.Target = planner.Target{Goal: planner.GoalCost, TTFT: 300 * time.Millisecond, ITL: 20 * time.Millisecond, Percentile: 0.9}
 	want.Prefill.Min, want.Prefill.Max, want.Decode.Min, want.Decode.Max = 1, 5, 2, 6
 	want.LoadInterval, want.ThroughputInterval, want.ForecastStep, want.StaleAfter = 30*time.Second, 2*time.Minute, 30*time.Second, time.Minute
 	within(t, long, "all settings are in force", func() bool {
-		got, local, err := n.settings.planner()
-		return err == nil && local == 77 && got.Validate() == nil && reflect.DeepEqual(got, want)
+		got, err := n.settings.planner()
+		return err == nil && got.Planner.Validate() == nil && reflect.DeepEqual(got, live.Settings{Planner: want, Connector: live.ConnectorVirtual, MaxLocalPrefill: 77})
 	})
 	set(settingPlannerPrefillMin, "9")
 	within(t, long, "what does not go together is named", func() bool {
-		_, _, err := n.settings.planner()
+		_, err := n.settings.planner()
 		return err != nil && strings.Contains(err.Error(), "planner.prefill_max")
 	})
 }

@@ -43,6 +43,7 @@ const (
 	settingUnavailable = "rollout.max_unavailable"
 
 	settingPlannerMode       = "planner.mode"
+	settingPlannerConnector  = "planner.connector"
 	settingPlannerGoal       = "planner.goal"
 	settingPlannerTTFT       = "planner.ttft"
 	settingPlannerITL        = "planner.itl"

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/frontend"
-	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/planner/live"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/store"
@@ -101,11 +101,11 @@ func TestFrontendSettings(t *testing.T) {
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
 		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt",
 		settingSurge: "3", settingUnavailable: "10%",
-		settingPlannerMode: "off", settingPlannerGoal: "cost", settingPlannerTTFT: "300ms", settingPlannerITL: "20ms", settingPlannerPercentile: "90", settingPlannerDevices: "12",
+		settingPlannerMode: "off", settingPlannerConnector: "virtual", settingPlannerGoal: "cost", settingPlannerTTFT: "300ms", settingPlannerITL: "20ms", settingPlannerPercentile: "90", settingPlannerDevices: "12",
 		settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
 		settingPlannerPredictor: "linear", settingPlannerInterval: "30s", settingPlannerForecast: "2m",
 	}
-	planned := func() planner.Config { cfg, _, _ := n.settings.planner(); return cfg }
+	planned := func() live.Settings { all, _ := n.settings.planner(); return all }
 	if got := n.settings.rollout(); got != (cluster.Rollout{MaxSurge: cluster.DefaultRollout, MaxUnavailable: cluster.DefaultRollout}) {
 		t.Errorf("nothing set: %+v", got)
 	}

@@ -90,6 +90,21 @@ func SettingPrefix(namespace string) string { return "/dynctl/" + namespace + "/
 // PlannerKey holds the newest decision of the planner.
 func PlannerKey(namespace string) string { return "/dynctl/" + namespace + "/planner" }
 
+// VirtualPlannerKey holds what the planner tells programs that carry out its decisions, as text of a decimal
+// number: one of [VirtualPrefill], [VirtualDecode], [VirtualDecision] and [VirtualScaled].
+func VirtualPlannerKey(namespace, name string) string { return VirtualPlannerPrefix(namespace) + name }
+
+// VirtualPlannerPrefix covers these keys of a namespace. They are those of Dynamo's virtual connector.
+func VirtualPlannerPrefix(namespace string) string { return "v1/" + namespace + "/planner/" }
+
+// Names of the keys below [VirtualPlannerPrefix].
+const (
+	VirtualPrefill  = "num_prefill_workers"
+	VirtualDecode   = "num_decode_workers"
+	VirtualDecision = "decision_id"        // of the two above; written after them, from 0 on
+	VirtualScaled   = "scaled_decision_id" // the newest decision that was carried out, written by who did
+)
+
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }
 

@@ -1,14 +1,14 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"time"
 )
 
-// Planner says what load the cluster should carry, for the planner that advises on the number of workers.
+// Planner says what load the cluster should carry, for the planner that advises on the number of workers, or
+// changes it.
 type Planner struct {
 	Mode             string        `mapstructure:"mode"`
+	Connector        string        `mapstructure:"connector"`
 	Goal             string        `mapstructure:"goal"`
 	TTFT             time.Duration `mapstructure:"ttft"`
 	ITL              time.Duration `mapstructure:"itl"`
@@ -23,22 +23,12 @@ type Planner struct {
 	ForecastInterval time.Duration `mapstructure:"forecast_interval"`
 }
 
-// readsPlannerMode accepts the modes that this version has.
-func readsPlannerMode(mode string) error {
-	switch mode {
-	case "off", "advise":
-		return nil
-	case "act":
-		return errors.New(`"act" is not in this version: expected off or advise`)
-	}
-	return fmt.Errorf("%q is not one of off, advise", mode)
-}
-
 const maxPlanned = 100_000 // workers, and devices
 
 func plannerKeys() []Key {
 	return []Key{
-		{Name: "planner.mode", Kind: KindString, Default: "advise", Choices: []string{"off", "advise"}, Reads: readsPlannerMode, Form: "one of off, advise", Runtime: true, Help: "advise decides how many prefill and decode workers the load needs and tells it (dynctl explain planner); nothing is changed"},
+		{Name: "planner.mode", Kind: KindString, Default: "advise", Choices: []string{"off", "advise", "act"}, Runtime: true, Help: "advise decides how many prefill and decode workers the load needs and tells it (dynctl explain planner); act also changes them"},
+		{Name: "planner.connector", Kind: KindString, Default: "topology", Choices: []string{"topology", "virtual"}, Runtime: true, Help: "what carries decisions out with planner.mode: act: topology changes the workers of the cluster, virtual leaves them to a program that follows the keys v1/NAMESPACE/planner/"},
 		{Name: "planner.goal", Kind: KindString, Default: "sla", Choices: []string{"sla", "throughput", "cost"}, Runtime: true, Help: "what the workers must hold: sla is the latencies below, throughput at most 80 % of the capacity of each role, cost at most 95 %"},
 		{Name: "planner.ttft", Kind: KindDuration, Default: 500 * time.Millisecond, Runtime: true, Help: "longest time to the first token, with planner.goal: sla"},
 		{Name: "planner.itl", Kind: KindDuration, Default: 50 * time.Millisecond, Runtime: true, Help: "longest mean time between the tokens of an answer, with planner.goal: sla"},

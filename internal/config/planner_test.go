@@ -34,7 +34,7 @@ func TestPlannerCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := key.ParseRuntime("act"); err == nil || !strings.Contains(err.Error(), "not in this version") {
-		t.Errorf("act: %v", err)
+	if _, err := key.ParseRuntime("act"); err != nil {
+		t.Error(err)
 	}
 }

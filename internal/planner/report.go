@@ -1,6 +1,9 @@
 package planner
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Report is a decision, with what was seen and what was wanted: what a running planner tells.
 type Report struct {
@@ -10,6 +13,43 @@ type Report struct {
 	Decision Decision `json:"decision"`
 	// Explanation is Decision.Lines.
 	Explanation []string `json:"explanation"`
+	// Changes are the last ones that planners of this cluster ordered, oldest first.
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Result is what became of a change.
+type Result string
+
+// Results.
+const (
+	ResultUnderWay  Result = "under_way"
+	ResultDone      Result = "done"
+	ResultConflict  Result = "conflict"  // somebody else changed the workers at that moment: not ordered
+	ResultFailed    Result = "failed"    // could not be ordered
+	ResultUnknown   Result = "unknown"   // the store did not say whether it was ordered
+	ResultOvertaken Result = "overtaken" // somebody ordered something else before it was done
+	ResultLate      Result = "late"      // a worker did not get ready in time
+)
+
+// Change is a change of the workers that a planner in mode act ordered, or could not.
+type Change struct {
+	Time    time.Time `json:"time"`
+	Node    string    `json:"node"` // whose planner it was
+	From    Plan      `json:"from"`
+	To      Plan      `json:"to"`
+	Actions []Action  `json:"actions,omitempty"`
+	Cause   Cause     `json:"cause"`
+	// Generation is that of the topology, DecisionID that of the virtual connector.
+	Generation int64     `json:"generation,omitempty"`
+	DecisionID *int64    `json:"decision_id,omitempty"`
+	Result     Result    `json:"result"`
+	Ended      time.Time `json:"ended,omitzero"`
+	Detail     string    `json:"detail,omitempty"`
+}
+
+// Words says what was ordered, and why.
+func (c Change) Words() string {
+	return fmt.Sprintf("%s -> %s: %s, because %s", c.From, c.To, actionWords(c.Actions), causes[c.Cause])
 }
 
 // Wanted is a [Target] as it is told, with the budget.

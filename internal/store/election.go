@@ -62,6 +62,16 @@ func Leader(ctx context.Context, s Reader, prefix string) (value string, err err
 	return string(kv.Value), err
 }
 
+// Leads reports whether the candidate with this lease leads at prefix. Its answer is about a moment
+// between the call and the return.
+func Leads(ctx context.Context, s Reader, prefix string, lease cluster.InstanceID) (bool, error) {
+	kv, err := firstCandidate(ctx, s, prefix)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && kv.Key == candidateKey(prefix, lease), err
+}
+
 // firstCandidate returns the longest-standing candidate. Candidates write their
 // key once, so the revisions of last change are those of creation.
 func firstCandidate(ctx context.Context, s Reader, prefix string) (KV, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 // Bounds of what is remembered between two observations.
@@ -25,8 +26,15 @@ type View struct {
 	Assignments map[string]cluster.Assignment
 	Status      map[string]cluster.WorkerStatus
 	Nodes       map[string]cluster.Node // of the namespace, by id
-	// MaxLocalPrefill is disagg.max_local_prefill_tokens in effect.
-	MaxLocalPrefill int
+	// Declared is the topology; nil if there was never one.
+	Declared *Declared
+	Virtual  Virtual
+	// Models are the names of all models with cards, in order.
+	Models []string
+	// MaxLocalPrefill is disagg.max_local_prefill_tokens in effect, MaxLocalRevision that of the
+	// setting; 0 if it is not set.
+	MaxLocalPrefill  int
+	MaxLocalRevision store.Revision
 }
 
 // Gatherer makes observations from events and views. Its memory is bounded. It is safe for
@@ -43,7 +51,9 @@ type Gatherer struct {
 	workers   map[string]*workerNews
 	queued    int
 	nodes     map[string]bool
-	pending   map[pendingKey]time.Time
+	pending   map[pendingKey]pendingAction
+	order     []pendingKey // of pending, as it is told
+	finished  []planner.Duration
 	speed     *Speed
 }
 
@@ -57,7 +67,7 @@ type weighted struct {
 func NewGatherer(now time.Time, speed *Speed) *Gatherer {
 	return &Gatherer{
 		began: now, start: now, newest: now, speed: speed,
-		frontends: map[string]time.Time{}, workers: map[string]*workerNews{}, pending: map[pendingKey]time.Time{},
+		frontends: map[string]time.Time{}, workers: map[string]*workerNews{}, pending: map[pendingKey]pendingAction{},
 	}
 }
 
@@ -129,7 +139,11 @@ func (g *Gatherer) Observe(now time.Time, v View) planner.Observation {
 		o.Stale = "no frontend has told of requests"
 	}
 	g.roles(now, v, &o)
-	g.actions(now, v, &o)
+	g.actions(now, v)
+	for _, key := range g.order {
+		o.Pending = append(o.Pending, planner.Pending{Kind: key.kind, Role: g.pending[key].role, Since: g.pending[key].since, Worker: key.worker})
+	}
+	o.Finished, g.finished = g.finished, nil
 	for id := range g.nodes {
 		if _, there := v.Nodes[id]; !there && v.Stale == "" {
 			o.NodesLost++
@@ -146,6 +160,14 @@ func (g *Gatherer) Observe(now time.Time, v View) planner.Observation {
 	}
 	g.start, g.arrived, g.served, g.lost = g.newest, 0, nil, 0
 	return o
+}
+
+// Look sees which actions have begun or ended, between two observations: they take less time than a
+// window.
+func (g *Gatherer) Look(now time.Time, v View) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.actions(now, v)
 }
 
 // silence returns who says nothing although it should, or nothing.

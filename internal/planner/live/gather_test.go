@@ -221,18 +221,19 @@ func TestActions(t *testing.T) {
 	g.Worker(at(6), one)
 	o := g.Observe(at(6), v)
 	want := []planner.Pending{
-		{Kind: planner.ActionFlip, Role: cluster.RolePrefill, Since: at(6)}, {Kind: planner.ActionStart, Role: cluster.RolePrefill, Since: at(6)},
-		{Kind: planner.ActionStart, Role: cluster.RoleDecode, Since: t0},
+		{Kind: planner.ActionFlip, Role: cluster.RolePrefill, Since: at(6), Worker: "worker-1"}, {Kind: planner.ActionStart, Role: cluster.RolePrefill, Since: at(6), Worker: "worker-2"},
+		{Kind: planner.ActionStart, Role: cluster.RoleDecode, Since: at(6), Worker: "worker-3"}, {Kind: planner.ActionStart, Role: cluster.RoleDecode, Since: t0, Worker: "worker-9"},
 	}
-	if fmt.Sprint(o.Pending) != fmt.Sprint(want) || o.NodesLost != 1 || o.Prefill.In(planner.WorkerStarting) != 1 || o.Decode.In(planner.WorkerReady) != 1 || o.Decode.In(planner.WorkerStarting) != 1 {
+	if fmt.Sprint(o.Pending) != fmt.Sprint(want) || o.NodesLost != 1 || o.Prefill.In(planner.WorkerStarting) != 1 || o.Decode.In(planner.WorkerReady) != 1 || o.Decode.In(planner.WorkerStarting) != 2 {
 		t.Errorf("%+v", o)
 	}
 	one.Role, one.UpdatedAt = cluster.RolePrefill, at(7)
 	two := status("worker-2", cluster.RolePrefill, 7, 2, 0)
 	old.State, old.UpdatedAt = cluster.StateReady, at(7)
 	v = view(one, two, old)
+	g.Look(at(8), v) // what ends between two windows is seen when it does
 	o = g.Observe(at(11), v)
-	if fmt.Sprint(o.Finished) != fmt.Sprint([]planner.Duration{{Kind: planner.ActionFlip, Took: 5 * time.Second}, {Kind: planner.ActionStart, Took: 5 * time.Second}}) || len(o.Pending) != 0 {
+	if fmt.Sprint(o.Finished) != fmt.Sprint([]planner.Duration{{Kind: planner.ActionFlip, Took: 2 * time.Second, Role: cluster.RolePrefill}, {Kind: planner.ActionStart, Took: 2 * time.Second, Role: cluster.RolePrefill}}) || len(o.Pending) != 0 {
 		t.Errorf("finished: %+v, pending %+v", o.Finished, o.Pending)
 	}
 	a = v.Assignments["worker-2"]
@@ -241,8 +242,27 @@ func TestActions(t *testing.T) {
 	if o = g.Observe(at(16), v); len(o.Pending) != 1 || o.Pending[0].Kind != planner.ActionDrain || o.Prefill.In(planner.WorkerDraining) != 1 {
 		t.Errorf("drain: %+v", o)
 	}
-	if o = g.Observe(at(19), view(one, old)); len(o.Finished) != 1 || o.Finished[0] != (planner.Duration{Kind: planner.ActionDrain, Took: 3 * time.Second}) {
+	if o = g.Observe(at(19), view(one, old)); len(o.Finished) != 1 || o.Finished[0] != (planner.Duration{Kind: planner.ActionDrain, Took: 3 * time.Second, Role: cluster.RolePrefill}) {
 		t.Errorf("drained: %+v", o.Finished)
+	}
+	// A start that is taken back is none that ended. What the controller has not followed is under way.
+	v = view(one, old)
+	v.Assignments["worker-4"] = cluster.Assignment{Name: "worker-4", Role: cluster.RoleDecode, Node: "n1", Desire: cluster.DesireRun}
+	v.Declared = &Declared{Topology: cluster.Topology{Prefill: 2, Decode: 1}}
+	o = g.Observe(at(20), v)
+	want = []planner.Pending{
+		{Kind: planner.ActionStart, Role: cluster.RoleDecode, Since: at(20), Worker: "worker-4"},
+		{Kind: planner.ActionStart, Role: cluster.RolePrefill, Since: at(20)}, {Kind: planner.ActionDrain, Role: cluster.RoleDecode, Since: at(20)},
+	}
+	if fmt.Sprint(o.Pending) != fmt.Sprint(want) {
+		t.Errorf("%+v", o.Pending)
+	}
+	a = v.Assignments["worker-4"]
+	a.Desire = cluster.DesireRemove
+	v.Assignments["worker-4"] = a
+	v.Declared.Prefill = 1
+	if o = g.Observe(at(21), v); len(o.Pending) != 1 || o.Pending[0].Kind != planner.ActionDrain || len(o.Finished) != 0 {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -20,11 +20,21 @@ type Config struct {
 	Bus       events.Bus
 	Namespace string
 	Node      string // its name
-	// Settings returns the present configuration of the planner, and
-	// disagg.max_local_prefill_tokens. Devices 0 stands for those of the cluster's nodes, or for the
-	// workers that are assigned where these are more. The error says which settings do not go together.
-	Settings func() (cfg planner.Config, maxLocalPrefill int, err error)
-	Log      *slog.Logger
+	// Settings returns the present settings. The error says which do not go together.
+	Settings func() (Settings, error)
+	// Leads reports whether this node leads: at a moment between its call and its return.
+	Leads func(context.Context) (bool, error)
+	Log   *slog.Logger
+}
+
+// Settings are what the planner of a cluster follows.
+type Settings struct {
+	// Planner is the configuration. Devices 0 stands for those of the cluster's nodes, or for the workers
+	// that are assigned where these are more.
+	Planner   planner.Config
+	Connector Connector
+	// MaxLocalPrefill is disagg.max_local_prefill_tokens.
+	MaxLocalPrefill int
 }
 
 const (
@@ -57,8 +67,10 @@ type loop struct {
 	speed   *Speed
 	gather  *Gatherer
 	core    *planner.Planner
+	eval    *evaluator     // of core
 	settled planner.Config // that core has
-	refused string         // error of the newest configuration
+	actor   *actor
+	refused string // error of the newest configuration
 	kept    planner.Report
 	keptAt  time.Time
 	clear   bool // the store has no decision
@@ -66,7 +78,8 @@ type loop struct {
 }
 
 func run(ctx context.Context, cfg Config) error {
-	l := &loop{cfg: cfg, speed: NewSpeed()}
+	l := &loop{cfg: cfg, speed: NewSpeed(), actor: &actor{cfg: cfg}}
+	l.eval = &evaluator{speed: l.speed}
 	l.gather = NewGatherer(time.Now(), l.speed)
 	var err error
 	l.watches, err = watch(ctx, cfg)
@@ -83,17 +96,30 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if err := l.actor.recall(ctx); err != nil {
+		return fmt.Errorf("read what the planner did before: %w", err)
+	}
+	tick := time.NewTimer(l.interval())
+	defer tick.Stop()
 	for {
-		settings, _, _ := cfg.Settings() // step tells the error
-		tick := time.NewTimer(min(max(settings.LoadInterval, time.Second), time.Minute))
 		select {
 		case <-ctx.Done():
-			tick.Stop()
 			return context.Cause(ctx)
+		case <-l.watches.assignments.Changed():
+			l.gather.Look(time.Now(), l.watches.view())
+		case <-l.watches.status.Changed():
+			l.gather.Look(time.Now(), l.watches.view())
 		case <-tick.C:
+			l.step(ctx, time.Now())
+			tick.Reset(l.interval())
 		}
-		l.step(ctx, time.Now())
 	}
+}
+
+// interval returns the time between two observations.
+func (l *loop) interval() time.Duration {
+	settings, _ := l.cfg.Settings() // step tells the error
+	return min(max(settings.Planner.LoadInterval, time.Second), time.Minute)
 }
 
 // listen subscribes to what frontends, workers and the prefill queue tell.
@@ -131,29 +157,39 @@ func decode[T any](e events.Event) (v T, ok bool) {
 	return v, err == nil
 }
 
-// step observes, decides and tells.
+// step observes, decides, acts and tells.
 func (l *loop) step(ctx context.Context, now time.Time) {
-	settings, maxLocal, wrong := l.cfg.Settings()
+	settings, wrong := l.cfg.Settings()
+	if l.core != nil && l.settled.Mode == planner.ModeAct {
+		l.actor.claim(ctx, settings.Connector)
+	}
 	v := l.watches.view()
-	v.MaxLocalPrefill = maxLocal
+	v.MaxLocalPrefill = settings.MaxLocalPrefill
 	o := l.gather.Observe(now, v)
-	if settings.Mode == planner.ModeOff {
+	l.actor.see(now, v.Declared)
+	if settings.Planner.Mode == planner.ModeOff {
 		l.forget(ctx)
 		return
 	}
-	if settings.Devices == 0 {
-		settings.Devices = devices(v)
+	if settings.Planner.Devices == 0 {
+		settings.Planner.Devices = devices(v)
 	}
-	if !l.configure(settings, wrong) {
+	if !l.configure(settings.Planner, wrong) {
 		return
 	}
+	o.Hold = l.actor.hold(now, v, l.settled, settings.Connector)
 	d := l.core.Tick(now, o)
-	if d.Refusal == planner.RefusedInsufficientData {
+	l.actor.settle(now, v, o, d.Late)
+	if l.settled.Mode == planner.ModeAct {
+		l.actor.act(ctx, now, v, d, l.settled, settings.Connector)
+	}
+	if d.Refusal == planner.RefusedInsufficientData && !l.actor.untold {
 		return // there is nothing to tell yet
 	}
 	report := planner.NewReport(l.cfg.Node, l.settled, o, d)
+	report.Changes = l.actor.changes
 	_ = l.cfg.Bus.Publish(ctx, events.Subject(l.cfg.Namespace, cluster.ComponentAgent, cluster.TopicPlanner), report) // lost ones are counted by the bus
-	if sameDecision(l.kept.Decision, d) && now.Sub(l.keptAt) < keepEvery {
+	if !l.actor.untold && sameDecision(l.kept.Decision, d) && now.Sub(l.keptAt) < keepEvery {
 		return
 	}
 	write, cancel := context.WithTimeout(ctx, writeWithin)
@@ -164,10 +200,10 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	if d.Changes() && l.kept.Decision.Proposal != d.Proposal {
+	if d.Changes() && l.kept.Decision.Proposal != d.Proposal && l.settled.Mode == planner.ModeAdvise {
 		l.cfg.Log.Info("the planner advises a change", "from", d.Current.String(), "to", d.Proposal.String(), "cause", d.Cause)
 	}
-	l.kept, l.keptAt, l.clear = report, now, false
+	l.kept, l.keptAt, l.clear, l.actor.untold = report, now, false, false
 }
 
 // forget deletes the decision of a planner that is off.
@@ -194,7 +230,7 @@ func (l *loop) configure(settings planner.Config, wrong error) bool {
 	switch {
 	case err != nil:
 	case l.core == nil:
-		l.core, err = planner.New(settings, l.speed, nil)
+		l.core, err = planner.New(settings, l.speed, l.eval)
 	default:
 		err = l.core.Configure(settings)
 	}
@@ -205,23 +241,27 @@ func (l *loop) configure(settings planner.Config, wrong error) bool {
 		}
 		return l.core != nil
 	}
-	l.settled, l.refused = settings, ""
+	l.settled, l.refused, l.eval.target = settings, "", settings.Target
 	return true
 }
 
-// devices returns how many devices the cluster has for workers, or how many workers it has on them where
-// these are more: CPU devices take several.
+// devices returns how many devices the cluster has for workers, without those of encode workers; or how many
+// workers it has on them where these are more: CPU devices take several.
 func devices(v View) int {
-	have, used := 0, 0
+	have, used, others := 0, 0, 0
 	for _, n := range v.Nodes {
 		have += len(n.Devices)
 	}
 	for _, a := range v.Assignments {
-		if a.Role.HoldsKV() && a.Node != "" {
+		switch {
+		case a.Node == "":
+		case a.Role.HoldsKV():
 			used++
+		default:
+			others++
 		}
 	}
-	return max(have, used, 1)
+	return max(have-others, used, 1)
 }
 
 // sameDecision reports whether two decisions say the same but for their numbers.

@@ -79,11 +79,12 @@ func (l *lab) lead(node string) (stop func()) {
 	wg.Go(func() {
 		Run(ctx, Config{
 			Store: l.store, Bus: l.bus, Namespace: ns, Node: node, Log: slog.New(slog.DiscardHandler),
-			Settings: func() (planner.Config, int, error) {
+			Settings: func() (Settings, error) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				return l.cfg, 64, l.bad
+				return Settings{Planner: l.cfg, Connector: ConnectorTopology, MaxLocalPrefill: 64}, l.bad
 			},
+			Leads: func(context.Context) (bool, error) { return true, nil },
 		})
 	})
 	time.Sleep(time.Second / 2)

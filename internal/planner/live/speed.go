@@ -3,8 +3,10 @@ package live
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/profile"
 )
 
@@ -26,6 +28,39 @@ type Speed struct {
 	windows int
 	profile profile.Profile
 	unseen  []string
+	// transfers of KV and their seconds, in which a window counts a tenth less than the one after it
+	transfers, transferred float64
+}
+
+// evaluator is planner.Queueing with what the workers show: the tokens of their steps, and how long their
+// transfers of KV take.
+type evaluator struct {
+	speed  *Speed
+	target planner.Target
+}
+
+// Evaluate implements planner.Evaluator.
+func (e *evaluator) Evaluate(plan planner.Plan, f planner.Forecast) (planner.Outcome, error) {
+	return e.queueing().Evaluate(plan, f)
+}
+
+func (e *evaluator) queueing() planner.Queueing {
+	return planner.Queueing{Performance: e.speed, Target: e.target, Chunk: e.speed.profile.Limits.MaxBatchTokens, Handover: e.speed.Handover()}
+}
+
+// Handover returns how long a transfer of KV takes, on average; 0 before the first.
+func (s *Speed) Handover() time.Duration {
+	if s.transfers == 0 {
+		return 0
+	}
+	return profile.Seconds(s.transferred / s.transfers)
+}
+
+// moved takes in the transfers of one window.
+func (s *Speed) moved(transfers float64, took time.Duration) {
+	if transfers > 0 {
+		s.transfers, s.transferred = 0.9*s.transfers+transfers, 0.9*s.transferred+took.Seconds()
+	}
 }
 
 // NewSpeed returns a speed that knows nothing yet.

@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,10 @@ type watches struct {
 	nodes       *store.Prefix[cluster.Node]
 	assignments *store.Prefix[cluster.Assignment]
 	status      *store.Prefix[cluster.WorkerStatus]
+	declared    *store.Prefix[Declared]
+	local       *store.Prefix[store.Revision]
+	cards       *store.Prefix[string]
+	virtual     *store.Prefix[number]
 }
 
 func watch(ctx context.Context, cfg Config) (w watches, err error) {
@@ -26,8 +32,27 @@ func watch(ctx context.Context, cfg Config) (w watches, err error) {
 	if w.assignments, err = store.WatchPrefix(ctx, cfg.Store, cluster.AssignmentPrefix(cfg.Namespace), store.DecodeJSON[cluster.Assignment], cfg.Log); err != nil {
 		return w, err
 	}
-	w.status, err = store.WatchPrefix(ctx, cfg.Store, cluster.StatusPrefix(cfg.Namespace), store.DecodeJSON[cluster.WorkerStatus], cfg.Log)
+	if w.status, err = store.WatchPrefix(ctx, cfg.Store, cluster.StatusPrefix(cfg.Namespace), store.DecodeJSON[cluster.WorkerStatus], cfg.Log); err != nil {
+		return w, err
+	}
+	if w.declared, err = store.WatchPrefix(ctx, cfg.Store, cluster.TopologyKey(cfg.Namespace), decodeDeclared, cfg.Log); err != nil {
+		return w, err
+	}
+	if w.local, err = store.WatchPrefix(ctx, cfg.Store, cluster.SettingKey(cfg.Namespace, settingMaxLocal), decodeRevision, cfg.Log); err != nil {
+		return w, err
+	}
+	if w.cards, err = store.WatchPrefix(ctx, cfg.Store, cluster.CardPrefix(cfg.Namespace), decodeCard, cfg.Log); err != nil {
+		return w, err
+	}
+	w.virtual, err = store.WatchPrefix(ctx, cfg.Store, cluster.VirtualPlannerPrefix(cfg.Namespace), decodeNumber, cfg.Log)
 	return w, err
+}
+
+func decodeRevision(kv store.KV) (store.Revision, error) { return kv.ModRevision, nil }
+
+func decodeCard(kv store.KV) (string, error) {
+	card, err := store.DecodeJSON[cluster.ModelCard](kv)
+	return card.DisplayName, err
 }
 
 func (w watches) close() {
@@ -40,6 +65,18 @@ func (w watches) close() {
 	if w.status != nil {
 		w.status.Close()
 	}
+	if w.declared != nil {
+		w.declared.Close()
+	}
+	if w.local != nil {
+		w.local.Close()
+	}
+	if w.cards != nil {
+		w.cards.Close()
+	}
+	if w.virtual != nil {
+		w.virtual.Close()
+	}
 }
 
 // view returns what the store says now, by names.
@@ -48,13 +85,19 @@ func (w watches) view() View {
 		Assignments: byName(w.assignments.Snapshot(), cluster.AssignmentPrefix(w.cfg.Namespace)),
 		Status:      byName(w.status.Snapshot(), cluster.StatusPrefix(w.cfg.Namespace)),
 		Nodes:       byName(w.nodes.Snapshot(), cluster.NodePrefix),
+		Virtual:     byName(w.virtual.Snapshot(), cluster.VirtualPlannerPrefix(w.cfg.Namespace)),
+		Models:      slices.Compact(slices.Sorted(maps.Values(w.cards.Snapshot()))),
 	}
+	if d, ever := w.declared.Get(cluster.TopologyKey(w.cfg.Namespace)); ever {
+		v.Declared = &d
+	}
+	v.MaxLocalRevision, _ = w.local.Get(cluster.SettingKey(w.cfg.Namespace, settingMaxLocal)) // 0 if it is not set
 	for id, n := range v.Nodes {
 		if !n.In(w.cfg.Namespace) {
 			delete(v.Nodes, id)
 		}
 	}
-	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale} {
+	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.cards.Stale, w.virtual.Stale} {
 		if since, err, _ := stale(); !since.IsZero() {
 			v.Stale = fmt.Sprintf("the store has not answered since %s: %v", since.Format(time.TimeOnly), err)
 		}

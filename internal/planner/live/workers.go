@@ -32,6 +32,9 @@ func (w *workerNews) hear(now time.Time, st cluster.WorkerStatus) {
 type work struct {
 	sample profile.Sample
 	wall   time.Duration // of the steps, with waits for a shared device
+
+	transfers uint64        // of KV
+	moving    time.Duration // of these, together
 }
 
 // window returns what the worker did since the last call. ok is false if its counters do not say: it is
@@ -43,6 +46,7 @@ func (w *workerNews) window() (done work, ok bool) {
 	for _, c := range [][2]uint64{
 		{a.StepsTotal, b.StepsTotal}, {a.StepNanosTotal, b.StepNanosTotal}, {a.StepWaitNanosTotal, b.StepWaitNanosTotal}, {a.StepDecodesTotal, b.StepDecodesTotal},
 		{a.StepDecodeContextTotal, b.StepDecodeContextTotal}, {a.StepTokensTotal, b.StepTokensTotal}, {a.StepChunkContextTotal, b.StepChunkContextTotal},
+		{a.TransfersTotal, b.TransfersTotal}, {a.TransferNanosTotal, b.TransferNanosTotal},
 	} {
 		same = same && c[0] <= c[1] && c[1]-c[0] < 1<<62
 	}
@@ -58,7 +62,8 @@ func (w *workerNews) window() (done work, ok bool) {
 			},
 			Seconds: busy.Seconds(), Steps: int(b.StepsTotal - a.StepsTotal),
 		},
-		wall: busy + time.Duration(b.StepWaitNanosTotal-a.StepWaitNanosTotal),
+		wall:      busy + time.Duration(b.StepWaitNanosTotal-a.StepWaitNanosTotal),
+		transfers: b.TransfersTotal - a.TransfersTotal, moving: time.Duration(b.TransferNanosTotal - a.TransferNanosTotal),
 	}, true
 }
 
@@ -72,9 +77,11 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 	waits := func(n int) int { return int(float64(n) * mean) }
 	o.Prefill.Queued, o.Prefill.QueuedTokens = g.queued, waits(g.queued)
 	var samples []profile.Sample
-	for _, name := range slices.SortedFunc(maps.Keys(v.Assignments), cluster.CompareNames) {
+	var transfers uint64
+	var moving time.Duration
+	for _, name := range sortedNames(v.Assignments) {
 		a := v.Assignments[name]
-		if !a.Role.HoldsKV() || a.Node == "" {
+		if !a.Role.HoldsKV() {
 			continue
 		}
 		st, stored := v.Status[name]
@@ -106,7 +113,9 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 		if st.Role == cluster.RolePrefill {
 			w.QueuedTokens += waits(s.Waiting)
 		}
-		if done, ok := news.window(); ok && done.sample.Steps > 0 {
+		done, ok := news.window()
+		transfers, moving = transfers+done.transfers, moving+done.moving
+		if ok && done.sample.Steps > 0 {
 			w.PromptTokens = done.sample.Work.Tokens
 			if done.sample.Work.Decodes > 0 {
 				w.Step = done.wall / time.Duration(done.sample.Steps)
@@ -124,6 +133,7 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 	}
 	if g.speed != nil && o.Stale == "" {
 		g.speed.learn(samples)
+		g.speed.moved(float64(transfers), moving)
 	}
 }
 
@@ -157,53 +167,89 @@ func meanPrompt(requests []planner.Request) float64 {
 	return sum / float64(max(len(requests), 1))
 }
 
-// pendingKey names an action under way.
+// pendingKey names an action under way. The worker is empty for one that the controller has not begun.
 type pendingKey struct {
 	worker string
 	kind   planner.ActionKind
+	role   cluster.Role // where there is no worker
 }
 
-// actions lists assignments that workers have not followed yet, and those that have ended since.
-func (g *Gatherer) actions(now time.Time, v View, o *planner.Observation) {
+type pendingAction struct {
+	role  cluster.Role
+	since time.Time
+}
+
+// maxFinished bounds the actions that end between two observations.
+const maxFinished = 1024
+
+// actions follows assignments that workers have not followed yet, and the topology where assignments have not.
+func (g *Gatherer) actions(now time.Time, v View) {
 	if v.Stale != "" {
 		return
 	}
+	g.order = nil
 	there := map[pendingKey]bool{}
-	for _, name := range slices.SortedFunc(maps.Keys(v.Assignments), cluster.CompareNames) {
-		a, st := v.Assignments[name], v.Status[name]
-		if !a.Role.HoldsKV() || a.Node == "" || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
-			continue
-		}
-		kind, role := planner.ActionKind(""), a.Role
-		switch {
-		case a.Desire != cluster.DesireRun:
-			kind = planner.ActionDrain
-		case st.State.Serving() && st.Role != a.Role:
-			kind = planner.ActionFlip
-		case !st.State.Serving():
-			kind = planner.ActionStart
-		}
-		if kind == "" {
-			continue
-		}
-		key := pendingKey{name, kind}
-		if _, known := g.pending[key]; !known && len(g.pending) < maxSources {
-			g.pending[key] = now
-			if g.nodes == nil { // the first view: it may have begun long before
-				g.pending[key] = g.began
+	pend := func(key pendingKey, role cluster.Role) {
+		if _, known := g.pending[key]; !known {
+			if len(g.pending) == maxSources {
+				return
 			}
+			a := pendingAction{role, now}
+			if g.nodes == nil { // the first view: it may have begun long before
+				a.since = g.began
+			}
+			g.pending[key] = a
 		}
 		there[key] = true
-		o.Pending = append(o.Pending, planner.Pending{Kind: kind, Role: role, Since: g.pending[key]})
+		g.order = append(g.order, key)
+	}
+	for _, name := range sortedNames(v.Assignments) {
+		a, st := v.Assignments[name], v.Status[name]
+		if !a.Role.HoldsKV() || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
+			continue
+		}
+		switch {
+		case a.Desire != cluster.DesireRun:
+			pend(pendingKey{worker: name, kind: planner.ActionDrain}, a.Role)
+		case st.State.Serving() && st.Role != a.Role:
+			pend(pendingKey{worker: name, kind: planner.ActionFlip}, a.Role)
+		case !st.State.Serving():
+			pend(pendingKey{worker: name, kind: planner.ActionStart}, a.Role)
+		}
+	}
+	for _, role := range planner.Roles {
+		if v.Declared == nil {
+			continue
+		}
+		switch n := staying(v, role) - v.Declared.Count(role); {
+		case n < 0:
+			pend(pendingKey{kind: planner.ActionStart, role: role}, role)
+		case n > 0:
+			pend(pendingKey{kind: planner.ActionDrain, role: role}, role)
+		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(g.pending), func(a, b pendingKey) int { return cluster.CompareNames(a.worker, b.worker) }) {
 		if there[key] {
 			continue
 		}
-		_, assigned := v.Assignments[key.worker]
-		if began := g.pending[key]; began.After(g.began) && assigned == (key.kind != planner.ActionDrain) {
-			o.Finished = append(o.Finished, planner.Duration{Kind: key.kind, Took: now.Sub(began)})
+		began := g.pending[key]
+		if key.worker != "" && began.since.After(g.began) && ended(key, v) && len(g.finished) < maxFinished {
+			g.finished = append(g.finished, planner.Duration{Kind: key.kind, Took: now.Sub(began.since), Role: began.role})
 		}
 		delete(g.pending, key)
 	}
+}
+
+// ended reports whether an action that is no longer under way has had its effect: what is taken back
+// has not.
+func ended(key pendingKey, v View) bool {
+	a, assigned := v.Assignments[key.worker]
+	if key.kind == planner.ActionDrain {
+		return !assigned
+	}
+	return assigned && a.Desire == cluster.DesireRun && v.Status[key.worker].State.Serving()
+}
+
+func sortedNames[T any](byName map[string]T) []string {
+	return slices.SortedFunc(maps.Keys(byName), cluster.CompareNames)
 }

@@ -28,6 +28,12 @@ func testElect(t *testing.T, s store.Store) {
 				if who, err := store.Leader(ctx, s, "/leader"); err != nil || who != name {
 					t.Errorf("leader: got %q, %v, want %q", who, err, name)
 				}
+				if leads, err := store.Leads(ctx, s, "/leader", lease.ID); err != nil || !leads {
+					t.Errorf("%s leads: got %v, %v", name, leads, err)
+				}
+				if leads, err := store.Leads(ctx, s, "/leader", lease.ID+1); err != nil || leads {
+					t.Errorf("another lease leads: got %v, %v", leads, err)
+				}
 				if turns.Add(1) >= 4 {
 					<-ctx.Done() // the last one stays
 				}
