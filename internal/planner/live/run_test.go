@@ -56,11 +56,13 @@ func inLab(t *testing.T, f func(l *lab)) {
 			t.Fatal(err)
 		}
 		l.put(cluster.NodeKey("n1"), cluster.Node{ID: "n1", Name: "node-1", FrontendURL: "http://x", Devices: make([]cluster.Device, 8)})
+		defer func() {
+			stop()
+			if err := errors.Join(l.bus.Close(), l.store.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
 		f(l)
-		stop()
-		if err := errors.Join(l.bus.Close(), l.store.Close()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
