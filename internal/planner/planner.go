@@ -76,6 +76,15 @@ func (p *Planner) Configure(cfg Config) error {
 	return nil
 }
 
+// Recall takes in a change that a planner before this one ordered: its cool-down goes on.
+func (p *Planner) Recall(c Change) {
+	for _, role := range Roles {
+		if c.To.Workers(role) > c.From.Workers(role) && c.Time.After(p.grew[role]) {
+			p.grew[role] = c.Time
+		}
+	}
+}
+
 // Tick takes what was seen and decides. An observation that is stale or not newer than the last one
 // is not learned from, and nothing is decided on it.
 func (p *Planner) Tick(now time.Time, o Observation) Decision {
@@ -85,8 +94,8 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 		d.Refusal = RefusedOff
 		return d
 	}
-	if o.NodesLost > 0 && o.End.After(p.nodeLost) && !o.End.After(now) {
-		p.nodeLost = o.End // a window that says so late says so nevertheless
+	if o.NodesLost > 0 {
+		p.nodeLost = now // also by a window that says nothing else of now
 	}
 	if why := p.stale(now, o); why != "" {
 		d.Refusal, d.Detail = RefusedStaleData, why
@@ -97,7 +106,7 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 		d.Refusal, d.Detail = RefusedInsufficientData, o.Unknown
 		return d
 	}
-	d.Current = p.observe(o)
+	d.Current = p.observe(now, o)
 	d.Proposal, d.Late = d.Current, p.failures.late
 	p.decide(now, o, &d)
 	if p.backOff(now, &d); d.Proposal == d.Current {
@@ -146,7 +155,7 @@ func (p *Planner) learn(o Observation) {
 
 // observe learns from an observation and returns the current plan: ready workers, and those that
 // start and are not overdue.
-func (p *Planner) observe(o Observation) Plan {
+func (p *Planner) observe(now time.Time, o Observation) Plan {
 	p.learn(o)
 	p.learnSlowdown(o)
 	for _, f := range o.Finished {
@@ -163,7 +172,7 @@ func (p *Planner) observe(o Observation) Plan {
 	}
 	for _, role := range Roles {
 		if current.Workers(role) > p.last.Workers(role) && p.last != (Plan{}) {
-			p.grew[role] = o.End
+			p.grew[role] = now
 		}
 		if p.allMiss(o, role) {
 			p.missing[role]++

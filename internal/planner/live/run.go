@@ -230,7 +230,11 @@ func (l *loop) configure(settings planner.Config, wrong error) bool {
 	switch {
 	case err != nil:
 	case l.core == nil:
-		l.core, err = planner.New(settings, l.speed, l.eval)
+		if l.core, err = planner.New(settings, l.speed, l.eval); err == nil {
+			for _, c := range l.actor.changes {
+				l.core.Recall(c)
+			}
+		}
 	default:
 		err = l.core.Configure(settings)
 	}

@@ -44,7 +44,8 @@ type world struct {
 // pretended is a pretended worker.
 type pretended struct {
 	name  string
-	role  cluster.Role // that it serves
+	role  cluster.Role // that it is assigned
+	plays cluster.Role // that it has
 	left  int          // seconds until it is as assigned; -1: never
 	ready bool
 	stats cluster.WorkerStats
@@ -118,7 +119,7 @@ func (w *world) wrote(node string, before cluster.Topology) {
 	defer w.mu.Unlock()
 	under := 0
 	for _, x := range w.workers {
-		if x.left != 0 {
+		if x.left > 0 {
 			under++
 		}
 	}
@@ -240,7 +241,8 @@ func (w *world) control() {
 		}
 		if x.left == 0 && !x.gone {
 			changed := !x.ready
-			if x.ready = true; changed {
+			changed = changed || x.plays != x.role
+			if x.ready, x.plays = true, x.role; changed {
 				w.put(cluster.StatusKey(ns, x.name), x.status(w.at))
 			}
 		}
@@ -265,7 +267,7 @@ func (w *world) free() int {
 
 func (x *pretended) status(at int) cluster.WorkerStatus {
 	id, _ := cluster.WorkerNumber(x.name)
-	return cluster.WorkerStatus{Name: x.name, Role: x.role, Node: "n1", State: cluster.StateReady, InstanceID: cluster.InstanceID(id), UpdatedAt: time.Now(), Stats: x.stats}
+	return cluster.WorkerStatus{Name: x.name, Role: x.plays, Node: "n1", State: cluster.StateReady, InstanceID: cluster.InstanceID(id), UpdatedAt: time.Now(), Stats: x.stats}
 }
 
 // live lets seconds pass.
@@ -290,22 +292,22 @@ func (w *world) speak() {
 	ready := map[cluster.Role]int{}
 	for _, x := range w.workers {
 		if x.ready {
-			ready[x.role]++
+			ready[x.plays]++
 		}
 	}
 	for _, x := range w.workers {
 		if !x.ready {
 			continue
 		}
-		n := float64(w.rate) / float64(ready[x.role])
-		x.stats.BlockSize, x.stats.KVTotal, x.stats.KVActive, x.stats.MaxSeqs, x.stats.MaxBatchTokens = 16, 10_000, 10*int(n), 64, 512
-		if x.role == cluster.RolePrefill || ready[cluster.RolePrefill] == 0 {
+		n := float64(w.rate) / float64(ready[x.plays])
+		x.stats.BlockSize, x.stats.KVTotal, x.stats.KVActive, x.stats.MaxSeqs, x.stats.MaxBatchTokens = 16, 10_000, 1600, 64, 512
+		if x.plays == cluster.RolePrefill || ready[cluster.RolePrefill] == 0 {
 			x.works(n, profile.Work{Tokens: 1000, ChunkContext: 500_500 + w.at%7*1000})
 		}
-		if x.role == cluster.RoleDecode {
+		if x.plays == cluster.RoleDecode {
 			x.works(n, profile.Work{Decodes: 50, DecodeContext: 50 * 1025})
 		}
-		if x.role == cluster.RolePrefill {
+		if x.plays == cluster.RolePrefill {
 			x.stats.TransfersTotal += uint64(n)
 			x.stats.TransferNanosTotal += uint64(n) * uint64(3*time.Millisecond)
 		}
@@ -321,7 +323,7 @@ func (w *world) speak() {
 	w.heard = time.Now()
 	for _, x := range w.workers {
 		if x.ready {
-			publish(string(x.role), cluster.TopicWorkerStatus, x.status(w.at))
+			publish(string(x.plays), cluster.TopicWorkerStatus, x.status(w.at))
 		}
 	}
 }
