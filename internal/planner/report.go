@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -49,6 +50,9 @@ type Change struct {
 
 // Words says what was ordered, and why.
 func (c Change) Words() string {
+	if c.Cause == "" { // of a planner that died before it told of it
+		return strings.TrimPrefix(c.Detail, "planner: ")
+	}
 	return fmt.Sprintf("%s -> %s: %s, because %s", c.From, c.To, actionWords(c.Actions), causes[c.Cause])
 }
 

@@ -3,6 +3,8 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,18 +15,19 @@ import (
 	"github.com/dynctl/dynctl/internal/planner"
 )
 
-// PlannerOptions explain what the planner advises.
+// PlannerOptions explain what the planner advises, or does.
 type PlannerOptions struct{ Session *session.Session }
 
 func plannerCommand(a *command.App) *cobra.Command {
 	return a.Command(command.Verb{
-		Use: "planner", Short: "Say how many workers the planner advises for the load, and why",
-		Long: `The planner runs on the node that leads. It observes requests and workers, and advises; nothing
-is changed. What it must hold are the settings planner.* (dynctl get settings).`,
+		Use: "planner", Short: "Say how many workers the planner wants for the load, and why",
+		Long: `The planner runs on the node that leads. It observes requests and workers, and advises; with
+planner.mode=act it changes the workers, too, and the last changes are listed. What it must
+hold are the settings planner.* (dynctl get settings).`,
 		Examples: []string{
 			"dynctl explain planner",
 			"dynctl explain planner -o json | jq .planner.decision.proposal",
-			"dynctl explain planner -o yaml",
+			"dynctl explain planner -o json | jq .planner.changes",
 		},
 		See: []string{"dynctl get settings", "dynctl scale", "dynctl top"},
 		Options: func(s *session.Session, _ []string) command.Runner {
@@ -76,7 +79,12 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 	default:
 		x.Why = r.Explanation[0]
 		x.Next = "it looks again at " + r.Decision.NextCheck.UTC().Format(time.TimeOnly) + " UTC"
-		if r.Decision.Changes() {
+		switch acts := r.Decision.Mode == planner.ModeAct; {
+		case acts && len(r.Changes) > 0 && r.Changes[len(r.Changes)-1].Result == planner.ResultUnderWay:
+			x.State = "acts, a change is under way"
+		case acts:
+			x.State = "acts"
+		case r.Decision.Changes():
 			x.State = "advises a change"
 			x.Try = []string{fmt.Sprintf("dynctl scale --prefill %d --decode %d", r.Decision.Proposal.Prefill, r.Decision.Proposal.Decode)}
 		}
@@ -102,8 +110,14 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 		x.fact("observed", "%d finished, on average: %.0f prompt tokens (%.0f cached), %.0f generated, TTFT %s, ITL %s", seen.Finished, seen.ISL, seen.Cached, seen.OSL,
 			seen.TTFT.Round(time.Millisecond), seen.ITL.Round(100*time.Microsecond))
 	}
+	if r.Decision.Refusal != "" {
+		x.fact("refusal", "%s", r.Decision.Refusal)
+	}
 	if p := r.Decision.Predicted(); p != nil {
 		x.fact("predicted", "%s: TTFT %s, ITL %s, %.1f %% miss", p.Plan, p.Outcome.TTFT.Round(time.Millisecond), p.Outcome.ITL.Round(100*time.Microsecond), 100*p.Outcome.Miss)
+	}
+	for _, c := range slices.Backward(r.Changes) {
+		x.fact("change", "%s", changeLine(c))
 	}
 	for i, line := range r.Explanation {
 		if i > 0 || x.State == "no leader" {
@@ -111,4 +125,16 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 		}
 	}
 	return x
+}
+
+// changeLine says what was ordered, when, by whom, and what became of it.
+func changeLine(c planner.Change) string {
+	text := fmt.Sprintf("%s UTC by %s: %s: %s", c.Time.UTC().Format(time.TimeOnly), c.Node, c.Words(), strings.ReplaceAll(string(c.Result), "_", " "))
+	if !c.Ended.IsZero() && c.Result != planner.ResultConflict {
+		text += " after " + human.Duration(c.Ended.Sub(c.Time))
+	}
+	if c.Detail != "" && c.Cause != "" {
+		text += ", " + c.Detail
+	}
+	return text
 }

@@ -42,6 +42,20 @@ func TestExplainPlanner(t *testing.T) {
 		}},
 		{"of another", report(func(r *planner.Report) { r.Node = "node-2" }), "node-1", "advise", []string{"by node-2, which led then"}},
 		{"old", report(func(r *planner.Report) { r.Decision.Time = now.Add(-2 * time.Minute) }), "node-1", "advise", []string{"old the decision is 2m"}},
+		{"acts", report(func(r *planner.Report) {
+			r.Decision.Mode, r.Decision.Proposal, r.Decision.Refusal = planner.ModeAct, r.Decision.Current, planner.RefusedUnfinished
+			one, two := planner.Plan{Prefill: 1, Decode: 1}, planner.Plan{Prefill: 2, Decode: 1}
+			start := []planner.Action{{Kind: planner.ActionStart, Role: cluster.RolePrefill, Workers: 1}}
+			r.Changes = []planner.Change{
+				{Time: now.Add(-time.Hour), Node: "node-2", To: one, Result: planner.ResultOvertaken, Ended: now.Add(-50 * time.Minute), Detail: "planner: what its topology says"},
+				{Time: now.Add(-5 * time.Minute), Node: "node-1", From: two, To: one, Actions: start, Cause: planner.CauseGiveUp, Result: planner.ResultDone, Ended: now.Add(-4 * time.Minute), Detail: "worker-3 did not get ready in time"},
+				{Time: now.Add(-time.Minute), Node: "node-1", From: one, To: two, Actions: start, Cause: planner.CauseForecast, Result: planner.ResultUnderWay},
+			}
+		}), "node-1", "act", []string{
+			"state acts, a change is under way", "refusal change_unfinished",
+			"change 11:59:00 UTC by node-1: 1P1D -> 2P1D: start 1 prefill, because the load needs it: under way\nchange 11:55:00 UTC by node-1: 2P1D -> 1P1D: ",
+			"change 11:00:00 UTC by node-2: what its topology says: overtaken after 10:00\n",
+		}},
 		{"another goal", report(func(r *planner.Report) { r.Target.Goal = planner.GoalCost }), "node-1", "advise", []string{"target goal cost, with at most 8 devices"}},
 	} {
 		var b strings.Builder

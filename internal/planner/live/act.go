@@ -182,7 +182,7 @@ func (a *actor) settle(now time.Time, v View, o planner.Observation, late []stri
 		if c.Result != r {
 			c.Result, c.Ended, a.untold = r, now, true
 		}
-		if detail != "" {
+		if detail != "" && c.Cause != "" { // else the detail is all that is known of it
 			c.Detail = detail
 		}
 	}

@@ -170,6 +170,7 @@ func (w *world) plans(node string, gate func(key string)) (stop func()) {
 	w.set(func() { w.leader, w.led[node] = node, time.Now() })
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		time.Sleep(time.Second / 2) // at the same time as the world, either could be first
 		Run(ctx, Config{
 			Store: &recorder{w.store, w, node, gate}, Bus: w.bus, Namespace: ns, Node: node, Log: slog.New(slog.DiscardHandler),
 			Settings: func() (Settings, error) {
