@@ -48,6 +48,7 @@ func (s *settings) planner() (live.Settings, error) {
 	override(s, settingPlannerPredictor, &p.Predictor)
 	override(s, settingPlannerInterval, &p.Interval)
 	override(s, settingPlannerForecast, &p.ForecastInterval)
+	override(s, settingPlannerCoolDown, &p.CoolDown)
 	d, _ := s.settings()
 	return live.Settings{Planner: plannerConfig(p), Connector: live.Connector(p.Connector), MaxLocalPrefill: d.MaxLocalPrefillTokens}, p.Check()
 }
@@ -63,7 +64,7 @@ func plannerConfig(p config.Planner) planner.Config {
 	c.Decode.Min, c.Decode.Max = p.DecodeMin, p.DecodeMax
 	c.Predictor = p.Predictor
 	c.LoadInterval, c.ThroughputInterval = p.Interval, p.ForecastInterval
-	c.ForecastStep = max(c.ForecastStep, c.LoadInterval)
+	c.ForecastStep, c.CoolDown = 4*p.Interval, p.CoolDown
 	c.StaleAfter = max(c.StaleAfter, 2*c.LoadInterval)
 	return c
 }

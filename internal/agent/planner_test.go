@@ -33,7 +33,7 @@ func TestPlannerSettings(t *testing.T) {
 	for name, value := range map[string]string{
 		settingPlannerMode: `"act"`, settingPlannerConnector: `"virtual"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
 		settingPlannerDevices: "12", settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
-		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingMaxLocal: "77",
+		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingPlannerCoolDown: `"20s"`, settingMaxLocal: "77",
 	} {
 		set(name, value)
 	}
@@ -41,7 +41,7 @@ func TestPlannerSettings(t *testing.T) {
 	want.Mode, want.Devices, want.Predictor = planner.ModeAct, 12, "linear"
 	want.Target = planner.Target{Goal: planner.GoalCost, TTFT: 300 * time.Millisecond, ITL: 20 * time.Millisecond, Percentile: 0.9}
 	want.Prefill.Min, want.Prefill.Max, want.Decode.Min, want.Decode.Max = 1, 5, 2, 6
-	want.LoadInterval, want.ThroughputInterval, want.ForecastStep, want.StaleAfter = 30*time.Second, 2*time.Minute, 30*time.Second, time.Minute
+	want.LoadInterval, want.ThroughputInterval, want.ForecastStep, want.StaleAfter, want.CoolDown = 30*time.Second, 2*time.Minute, 2*time.Minute, time.Minute, 20*time.Second
 	within(t, long, "all settings are in force", func() bool {
 		got, err := n.settings.planner()
 		return err == nil && got.Planner.Validate() == nil && reflect.DeepEqual(got, live.Settings{Planner: want, Connector: live.ConnectorVirtual, MaxLocalPrefill: 77})

@@ -56,6 +56,7 @@ const (
 	settingPlannerPredictor  = "planner.predictor"
 	settingPlannerInterval   = "planner.interval"
 	settingPlannerForecast   = "planner.forecast_interval"
+	settingPlannerCoolDown   = "planner.cool_down"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {

@@ -62,7 +62,7 @@ func (c *Cluster) spawn(cfg config.Dynamod) *process {
 		"--etcd-lease-ttl", cfg.Etcd.LeaseTTL.String(),
 		fmt.Sprintf("--frontend-enabled=%t", cfg.Frontend.Enabled), fmt.Sprintf("--frontend-port=%d", cfg.Frontend.Port),
 		"--disagg-conditional", cfg.Disagg.Conditional, fmt.Sprintf("--disagg-max-local-prefill-tokens=%d", cfg.Disagg.MaxLocalPrefillTokens),
-		"--drain-deadline", cfg.Drain.Deadline.String(), fmt.Sprintf("--engine-tensor-parallel=%d", cfg.Engine.TensorParallel),
+		"--drain-deadline", cfg.Drain.Deadline.String(), fmt.Sprintf("--cpu-devices=%d", cfg.CPU.Devices), fmt.Sprintf("--engine-tensor-parallel=%d", cfg.Engine.TensorParallel),
 		"--request-plane", cfg.RequestPlane.Mode, fmt.Sprintf("--request-plane-tls=%t", cfg.RequestPlane.TLS),
 	}
 	if len(cfg.NIXL.Transports) > 0 {

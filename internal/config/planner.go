@@ -21,6 +21,7 @@ type Planner struct {
 	Predictor        string        `mapstructure:"predictor"`
 	Interval         time.Duration `mapstructure:"interval"`
 	ForecastInterval time.Duration `mapstructure:"forecast_interval"`
+	CoolDown         time.Duration `mapstructure:"cool_down"`
 }
 
 const maxPlanned = 100_000 // workers, and devices
@@ -39,8 +40,9 @@ func plannerKeys() []Key {
 		{Name: "planner.decode_min", Kind: KindInt, Default: 1, Max: maxPlanned, Runtime: true, Help: "fewest decode workers"},
 		{Name: "planner.decode_max", Kind: KindInt, Default: 0, Max: maxPlanned, Runtime: true, Help: "most decode workers; 0 is no limit but devices"},
 		{Name: "planner.predictor", Kind: KindString, Default: "auto", Choices: []string{"constant", "moving-average", "linear", "kalman", "holt-winters", "arima", "auto"}, Runtime: true, Help: "how the load is forecast; auto takes what would have been best so far"},
-		{Name: "planner.interval", Kind: KindDuration, Default: 5 * time.Second, Runtime: true, Help: "time between two decisions, from 1s to 1m"},
+		{Name: "planner.interval", Kind: KindDuration, Default: 5 * time.Second, Runtime: true, Help: "time between two decisions, from 1s to 1m; the load is forecast in steps of four"},
 		{Name: "planner.forecast_interval", Kind: KindDuration, Default: 180 * time.Second, Runtime: true, Help: "time between two choices of a forecast"},
+		{Name: "planner.cool_down", Kind: KindDuration, Default: time.Minute, Runtime: true, Help: "how long a role keeps its workers after it has got one; with planner.mode: act also how long nothing is changed after somebody else has changed the topology"},
 	}
 }
 
