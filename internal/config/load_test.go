@@ -61,8 +61,8 @@ func TestDefaults(t *testing.T) {
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute, ReplicaSync: true},
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Planner: config.Planner{
-			Mode: "advise", Goal: "sla", TTFT: 500 * time.Millisecond, ITL: 50 * time.Millisecond, Percentile: 95, DecodeMin: 1,
-			Predictor: "auto", Interval: 5 * time.Second, ForecastInterval: 3 * time.Minute,
+			Mode: "advise", Connector: "topology", Goal: "sla", TTFT: 500 * time.Millisecond, ITL: 50 * time.Millisecond, Percentile: 95, DecodeMin: 1,
+			Predictor: "auto", Interval: 5 * time.Second, ForecastInterval: 3 * time.Minute, CoolDown: time.Minute,
 		},
 		Drain:      config.Drain{Deadline: time.Minute},
 		Multimodal: config.Multimodal{MaxFileSizeMB: 50, EmbeddingCacheMB: 256},

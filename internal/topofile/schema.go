@@ -36,7 +36,7 @@ var sections = map[string]string{
 	"encode":  "Workers that turn images into embeddings: their number, or more.",
 	"disagg":  "Local or remote prefill. Changes at run time.", "router": "Choice of the worker. Changes at run time.",
 	"rollout":        "How many workers of a role change at a time. Changes at run time.",
-	"planner":        "What load the planner plans workers for. Changes at run time.",
+	"planner":        "What load the planner plans workers for, and whether it changes them. Changes at run time.",
 	"prefill.engine": "Settings of prefill workers that differ from engine.", "decode.engine": "Settings of decode workers that differ from engine.",
 	"encode.engine": "Settings of encode workers that differ from engine.",
 }
