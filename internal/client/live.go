@@ -37,6 +37,7 @@ type Live struct {
 	queue *events.JetStreamQueue
 	tally *tally
 	known cachesWatch
+	plan  plannerWatch
 
 	// Only run uses these, for one snapshot after the other.
 	etcd   reach
@@ -96,6 +97,7 @@ func (l *Live) listen(ctx context.Context) error {
 		on("*", cluster.TopicFrontendStats, l.tally.frontend),
 		on("*", cluster.TopicTopology, l.tally.action),
 		on("*", cluster.TopicNodeStats, l.tally.nodeStats),
+		on("*", cluster.TopicPlanner, l.plan.heard),
 	)
 }
 
@@ -275,6 +277,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 		case errors.Is(err, store.ErrNotFound):
 			l.leader = "" // there is no leader; without an answer the last one is kept
 		}
+		l.plan.refresh(ctx, l.c, view, l.leader)
 	})
 	if l.bus != nil {
 		wg.Go(func() { l.nats.probe(ctx, l.bus.Ping) })
@@ -313,6 +316,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	l.tally.fill(&s, view, depth, now)
 	s.Queue.Messages, s.Activity = queued, activity
 	s.Caches = l.known.caches(s.Workers, l.tally, l.nats.ok)
+	s.Planner = l.plan.newest()
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if left, ok := l.lease.left(w.InstanceID, now); ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/store"
@@ -170,6 +171,7 @@ func TestLive(t *testing.T) {
 			f := cluster.FrontendStats{Frontend: "node-1", InstanceID: sc.node, InFlight: 4, Finished: 1}
 			f.TTFT.Observe(80 * time.Millisecond)
 			sc.publish(t, "frontend", cluster.TopicFrontendStats, f)
+			sc.publish(t, cluster.ComponentAgent, cluster.TopicPlanner, plannerReport("node-1", time.Now(), planner.CauseForecast, 1, 2))
 			id++
 			select {
 			case <-stop:
@@ -180,7 +182,7 @@ func TestLive(t *testing.T) {
 	}()
 	got := until(t, l, "events of all kinds arrive", func(s cluster.Snapshot) bool {
 		return len(s.Events) > 0 && len(s.Decisions) > 0 && s.Latency.TTFT.P50 != nil && s.Queue.InFlight != nil && s.Workers[0].Stats.Running == 3 &&
-			s.Workers[0].TokS != nil && s.KVEventRate != nil && *s.KVEventRate > 0 && *s.Queue.Prefill == 2 && len(s.Queue.Messages) == 2
+			s.Workers[0].TokS != nil && s.KVEventRate != nil && *s.KVEventRate > 0 && *s.Queue.Prefill == 2 && len(s.Queue.Messages) == 2 && s.Planner.Proposes()
 	})
 	close(stop)
 	<-published

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -42,4 +45,124 @@ func (c *Cluster) PlannerMode(ctx context.Context, v View, leader string) (strin
 		}
 	}
 	return "", nil
+}
+
+const (
+	// askPlannerEvery is the time between two questions to the store about the planner. The event plane
+	// is faster.
+	askPlannerEvery = 5 * time.Second
+	// storedEvery is how often the store has a decision, at the least.
+	storedEvery = time.Minute
+	// keepPlanned is how many samples and changes of the planner are kept.
+	keepPlanned = 120
+)
+
+// plannerWatch follows the planner: its decisions on the event plane, and what the store has.
+type plannerWatch struct {
+	asked time.Time // only the maker of snapshots uses it
+
+	mu   sync.Mutex
+	view cluster.PlannerView
+	last planner.Decision
+}
+
+// refresh asks the store, if it is time. What it does not answer stays as it was.
+func (p *plannerWatch) refresh(ctx context.Context, c *Cluster, v View, leader string) {
+	if time.Since(p.asked) < askPlannerEvery {
+		return
+	}
+	p.asked = time.Now()
+	if mode, err := c.PlannerMode(ctx, v, leader); err == nil && mode != "" {
+		p.mu.Lock()
+		p.view.Mode = mode
+		p.mu.Unlock()
+	}
+	if r, err := c.PlannerReport(ctx); err == nil && r != nil {
+		p.take(*r, r.Decision.Time, storedEvery, false)
+	}
+}
+
+// heard takes in a decision from the event plane.
+func (p *plannerWatch) heard(e events.Event) {
+	var r planner.Report
+	if e.Decode(&r) == nil {
+		p.take(r, time.Now(), r.Decision.NextCheck.Sub(r.Decision.Time), true)
+	}
+}
+
+// take takes in a decision that is newer than the last one. That of another node is, if it was just heard:
+// its clock may be another.
+func (p *plannerWatch) take(r planner.Report, at time.Time, every time.Duration, now bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d, old := r.Decision, &p.view
+	if !d.Time.After(old.Time) && (!now || r.Node == old.Node) {
+		return
+	}
+	every = min(max(every, time.Second), time.Hour)
+	v := viewOfPlanner(r)
+	v.Mode, v.HeardAt, v.Every = string(d.Mode), at, every
+	gaps := 0
+	if old.Node != "" {
+		gaps = min(max(int(at.Sub(old.HeardAt).Round(every)/every)-1, 0), keepPlanned)
+	}
+	rate, forecast := v.Observed.Rate, v.Predicted.Rate
+	if d.Refusal == planner.RefusedStaleData {
+		rate = nil // of a part of the cluster, or of another time
+	}
+	v.Rates, v.Forecasts = appendSample(old.Rates, gaps, rate), appendSample(old.Forecasts, gaps, forecast)
+	v.Changes = old.Changes
+	if d.News(p.last) {
+		v.Changes = append([]cluster.PlannerChange{{Time: d.Time, From: v.Current, To: v.Proposal, Why: d.Why(), Text: r.Headline()}}, old.Changes[:min(len(old.Changes), keepPlanned-1)]...)
+	}
+	p.view, p.last = v, d
+}
+
+// appendSample returns the newest of the samples, gaps and one more. It shares nothing with what was
+// handed out.
+func appendSample(samples []*float64, gaps int, v *float64) []*float64 {
+	out := append(append([]*float64{}, samples...), make([]*float64, gaps)...)
+	out = append(out, v)
+	return out[max(len(out)-keepPlanned, 0):]
+}
+
+// newest returns a copy of what is known.
+func (p *plannerWatch) newest() *cluster.PlannerView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.view
+	return &v
+}
+
+// viewOfPlanner returns what a report says.
+func viewOfPlanner(r planner.Report) cluster.PlannerView {
+	ms := func(d time.Duration) *float64 {
+		if d <= 0 {
+			return nil
+		}
+		v := float64(d) / float64(time.Millisecond)
+		return &v
+	}
+	d, o := r.Decision, r.Observed
+	plan := func(p planner.Plan) cluster.PlannerPlan { return cluster.PlannerPlan(p) }
+	reason := func(name string) *float64 {
+		if v, ok := d.Number(name); ok {
+			return &v
+		}
+		return nil
+	}
+	v := cluster.PlannerView{
+		Node: r.Node, Time: d.Time,
+		Target:   cluster.PlannerTarget{Goal: string(r.Target.Goal), TTFT: ms(r.Target.TTFT), ITL: ms(r.Target.ITL), Percentile: r.Target.Percentile, Devices: r.Target.Devices},
+		Observed: cluster.PlannerFigures{Rate: &o.Rate, TTFT: ms(o.TTFT), ITL: ms(o.ITL)}, Queued: &o.Queued,
+		Predicted: cluster.PlannerFigures{Rate: reason(planner.ReasonForecastRate), ISL: reason(planner.ReasonISL), OSL: reason(planner.ReasonOSL)},
+		Current:   plan(d.Current), Proposal: plan(d.Proposal), Cause: string(d.Cause), Refusal: string(d.Refusal), Detail: d.Detail, BestEffort: d.BestEffort, Explanation: r.Explanation,
+	}
+	if o.Finished > 0 {
+		v.Observed.ISL, v.Observed.OSL = &o.ISL, &o.OSL
+	}
+	if c := d.Predicted(); c != nil {
+		v.Predicted.TTFT, v.Predicted.ITL, v.Predicted.Miss = ms(c.Outcome.TTFT), ms(c.Outcome.ITL), &c.Outcome.Miss
+	}
+	return v
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/planner"
 )
 
 // EventKind is the kind of an event.
@@ -21,7 +22,10 @@ const (
 	EventEncode EventKind = "encode" // an image whose embeddings a worker computed or had
 	EventWorker EventKind = "worker" // a worker that changed
 	EventAction EventKind = "action" // what the controller did, and why
-	EventGap    EventKind = "gap"    // events that were lost
+	// EventPlanner is a decision of the planner that says something new: it proposes or refuses a change, or
+	// ends either. The first one that is heard counts as new.
+	EventPlanner EventKind = "planner"
+	EventGap     EventKind = "gap" // events that were lost
 )
 
 // Event is one event in a cluster. Kind says which one of the pointers is set.
@@ -34,6 +38,7 @@ type Event struct {
 	Encoding *cluster.Encoding       `json:"encoding,omitempty"`
 	Change   *WorkerChange           `json:"change,omitempty"`
 	Action   *cluster.TopologyEvent  `json:"action,omitempty"`
+	Planner  *planner.Report         `json:"planner,omitempty"`
 	Missed   uint64                  `json:"missed,omitempty"` // gap: number of lost events
 	Of       EventKind               `json:"of,omitempty"`     // gap: kind of the lost events; empty if any
 }
@@ -61,8 +66,8 @@ var ErrNoBus = errors.New("no event plane is configured")
 // dropped and reported as a gap.
 const streamQueue = 1024
 
-// Stream delivers the events of a cluster. KV events, router decisions and the
-// controller's actions come from the event plane. Changes of workers come from the event
+// Stream delivers the events of a cluster. KV events, router decisions, the controller's
+// actions and the planner's decisions come from the event plane. Changes of workers come from the event
 // plane or the store, whichever reports them first.
 type Stream struct {
 	bus   *events.NATS
@@ -74,6 +79,7 @@ type Stream struct {
 	mu      sync.Mutex
 	lost    uint64 // dropped since the last event that was delivered
 	workers map[string]cluster.WorkerStatus
+	decided planner.Decision // the planner's last
 }
 
 // Events starts a stream, which Close ends. It fails with ErrNoBus when no event plane is
@@ -97,7 +103,7 @@ func (c *Cluster) Events(ctx context.Context) (*Stream, error) {
 	}
 	for topic, h := range map[string]func(events.Event){
 		cluster.TopicKVEvents: s.kv, cluster.TopicRouterDecisions: s.decision, cluster.TopicWorkerStatus: s.status,
-		cluster.TopicTopology: s.action, cluster.TopicEncodings: s.encodings,
+		cluster.TopicTopology: s.action, cluster.TopicEncodings: s.encodings, cluster.TopicPlanner: s.planner,
 	} {
 		if _, err := bus.Subscribe(run, events.Subject(c.Namespace, "*", topic), h); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -200,6 +206,21 @@ func (s *Stream) action(e events.Event) {
 	if e.Decode(&a) == nil {
 		s.gap(e, EventAction, "")
 		s.push(Event{Time: a.Time, Kind: EventAction, Worker: a.Worker, Action: &a})
+	}
+}
+
+// planner delivers the decisions that say something new: there is one every few seconds.
+func (s *Stream) planner(e events.Event) {
+	var r planner.Report
+	if e.Decode(&r) != nil {
+		return
+	}
+	s.gap(e, EventPlanner, "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := r.Decision.News(s.decided)
+	if s.decided = r.Decision; news {
+		s.pushLocked(Event{Time: r.Decision.Time, Kind: EventPlanner, Planner: &r})
 	}
 }
 

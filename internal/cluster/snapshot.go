@@ -28,6 +28,8 @@ type Snapshot struct {
 	KVEventLag  *time.Duration `json:"kv_event_lag_ns"`
 	// Caches describes the KV caches of the workers; nil before they are known.
 	Caches *KVCaches `json:"kv_caches"`
+	// Planner is what the planner advises; nil in recordings of earlier releases.
+	Planner *PlannerView `json:"planner"`
 	// Activity is the activity of the worker that the operator inspects; null when none
 	// is inspected.
 	Activity *Activity `json:"activity"`

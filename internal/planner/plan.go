@@ -1,10 +1,6 @@
 package planner
 
-import (
-	"fmt"
-
-	"github.com/dynctl/dynctl/internal/cluster"
-)
+import "github.com/dynctl/dynctl/internal/cluster"
 
 // Plan is how many workers a cluster has, and which prompts leave decode workers.
 type Plan struct {
@@ -37,12 +33,7 @@ func (p Plan) With(role cluster.Role, workers int) Plan {
 }
 
 // String writes xPyD, as topologies are called.
-func (p Plan) String() string {
-	if p.Aggregated() {
-		return fmt.Sprintf("%d aggregated", p.Decode)
-	}
-	return fmt.Sprintf("%dP%dD", p.Prefill, p.Decode)
-}
+func (p Plan) String() string { return cluster.PlanName(p.Prefill, p.Decode) }
 
 // Roles are those that the planner scales.
 var Roles = []cluster.Role{cluster.RolePrefill, cluster.RoleDecode}

@@ -124,3 +124,41 @@ func (o Observation) seen() Seen {
 	s.TTFT, s.ITL = ttft/time.Duration(max(firsts, 1)), itl/time.Duration(max(rests, 1))
 	return s
 }
+
+// News reports whether a decision says something new after prev, the one before: it proposes another
+// change or refuses one, or what prev proposed or refused is over. The zero value stands for a planner that
+// has said nothing.
+func (d Decision) News(prev Decision) bool {
+	if d.Changes() {
+		return !prev.Changes() || d.Proposal != prev.Proposal || d.Current != prev.Current
+	}
+	return prev.Changes() || d.refused() != prev.refused()
+}
+
+// refused returns the refusal; empty where nothing would have to be done.
+func (d Decision) refused() Refusal {
+	if d.Refusal == RefusedNoChange {
+		return ""
+	}
+	return d.Refusal
+}
+
+// Why names what the decision is for: the cause of a change, else the refusal.
+func (d Decision) Why() string {
+	if d.Changes() {
+		return string(d.Cause)
+	}
+	return string(d.Refusal)
+}
+
+// Headline is the decision in one sentence, with the detail of a refusal.
+func (r Report) Headline() string {
+	if len(r.Explanation) == 0 {
+		return ""
+	}
+	line := r.Explanation[0]
+	if d := r.Decision.Detail; d != "" {
+		line += " " + d + "."
+	}
+	return line
+}

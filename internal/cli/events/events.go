@@ -33,6 +33,7 @@ type Options struct {
 	Follow             bool
 	KV, Router, Status bool
 	Encode, Actions    bool
+	Planner            bool
 	Workers            []string // empty: all
 	For                time.Duration
 }
@@ -41,13 +42,13 @@ type Options struct {
 func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
-		Use: "events", Short: "Print KV events, routing, encoded images, worker changes and what the controller does", Group: command.GroupLook,
+		Use: "events", Short: "Print KV events, routing, images, and what workers, controller and planner do", Group: command.GroupLook,
 		Long: `One line for each event: stored, removed and cleared KV blocks, choices of the routers (a
 second time once it is known where the prompt was computed, and a third with the time of
-decoding), images that were encoded or came from a cache, workers that change, and what the
-controller does about them, with its reason. They are printed as they arrive. Events are
-not kept: earlier ones cannot be asked for, and lost ones are reported as a gap. JSON is one
-document per line.`,
+decoding), images that were encoded or came from a cache, workers that change, what the
+controller does about them, with its reason, and what the planner decides, when that is
+new. They are printed as they arrive. Events are not kept: earlier ones cannot be asked for,
+and lost ones are reported as a gap. JSON is one document per line.`,
 		Examples: []string{
 			"dynctl events -f",
 			"dynctl events -f --kv --worker worker-3",
@@ -68,8 +69,9 @@ document per line.`,
 	fs.BoolVar(&o.Encode, "encode", false, "print images that workers encode")
 	fs.BoolVar(&o.Status, "status", false, "print changes of workers")
 	fs.BoolVar(&o.Actions, "actions", false, "print what the controller does, and why")
+	fs.BoolVar(&o.Planner, "planner", false, "print changes that the planner proposes or refuses")
 	fs.StringSliceVar(&o.Workers, "worker", nil, "print only what is about these workers")
-	command.Grouped(fs, "Which (default: all)", "kv", "router", "encode", "status", "actions", "worker")
+	command.Grouped(fs, "Which (default: all)", "kv", "router", "encode", "status", "actions", "planner", "worker")
 	_ = cmd.RegisterFlagCompletionFunc("worker", complete.Workers(a)) // fails for unknown flags only
 	return cmd
 }
@@ -174,7 +176,7 @@ func (o *Options) wants(e client.Event) bool {
 	if kind == client.EventGap {
 		kind = e.Of
 	}
-	all := !o.KV && !o.Router && !o.Encode && !o.Status && !o.Actions
+	all := !o.KV && !o.Router && !o.Encode && !o.Status && !o.Actions && !o.Planner
 	switch kind {
 	case client.EventKV:
 		all = all || o.KV
@@ -186,6 +188,8 @@ func (o *Options) wants(e client.Event) bool {
 		all = all || o.Status
 	case client.EventAction:
 		all = all || o.Actions
+	case client.EventPlanner:
+		all = all || o.Planner
 	default:
 		return true // nobody knows what was lost
 	}
@@ -226,7 +230,7 @@ func (p *eventPrinter) line(e client.Event) string {
 		return strings.Join([]string{e.Time.UTC().Format(time.RFC3339Nano), string(e.Kind), worker, text}, "\t")
 	}
 	palette := p.out.Palette()
-	kind := term.PadRight(string(e.Kind), 6)
+	kind := term.PadRight(string(e.Kind), 7)
 	if paint := eventPaint(e, palette); paint != nil {
 		kind = paint(kind)
 	}
@@ -258,6 +262,8 @@ func eventText(e client.Event) string {
 		return changeText(e.Change)
 	case e.Action != nil:
 		return string(e.Action.Action) + ": " + e.Action.Reason
+	case e.Planner != nil:
+		return e.Planner.Decision.Why() + ": " + e.Planner.Headline()
 	case e.Of != "":
 		return fmt.Sprintf("%d %s events were lost", e.Missed, e.Of)
 	}

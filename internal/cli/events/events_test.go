@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/planner"
 )
 
 func TestEventsThatAreWanted(t *testing.T) {
@@ -15,20 +16,22 @@ func TestEventsThatAreWanted(t *testing.T) {
 	routes := client.Event{Kind: client.EventGap, Of: client.EventRouter}
 	some := client.Event{Kind: client.EventGap}
 	image := client.Event{Kind: client.EventEncode, Worker: "worker-3", Encoding: &cluster.Encoding{For: "worker-1"}}
-	list := []client.Event{kv, route, change, gap, routes, some, image}
+	plan := client.Event{Kind: client.EventPlanner}
+	list := []client.Event{kv, route, change, gap, routes, some, image, plan}
 	for _, tc := range []struct {
 		name string
 		o    Options
 		want string // one letter for each of the list
 	}{
-		{"all", Options{}, "yyyyyyy"},
-		{"kv", Options{KV: true}, "ynnynyn"},
-		{"router and status", Options{Router: true, Status: true}, "nyynyyn"},
-		{"a worker", Options{Workers: []string{"worker-1"}}, "yynyyyy"},
-		{"encoded images", Options{Encode: true}, "nnnnnyy"},
-		{"encoded images of a worker", Options{Encode: true, Workers: []string{"worker-3"}}, "nnnnnyy"},
-		{"encoded images of another worker", Options{Encode: true, Workers: []string{"worker-2"}}, "nnnnnyn"},
-		{"status of a worker", Options{Status: true, Workers: []string{"worker-1"}}, "nnnnnyn"},
+		{"all", Options{}, "yyyyyyyy"},
+		{"kv", Options{KV: true}, "ynnynynn"},
+		{"router and status", Options{Router: true, Status: true}, "nyynyynn"},
+		{"a worker", Options{Workers: []string{"worker-1"}}, "yynyyyyn"},
+		{"planner", Options{Planner: true}, "nnnnnyny"},
+		{"encoded images", Options{Encode: true}, "nnnnnyyn"},
+		{"encoded images of a worker", Options{Encode: true, Workers: []string{"worker-3"}}, "nnnnnyyn"},
+		{"encoded images of another worker", Options{Encode: true, Workers: []string{"worker-2"}}, "nnnnnynn"},
+		{"status of a worker", Options{Status: true, Workers: []string{"worker-1"}}, "nnnnnynn"},
 	} {
 		got := ""
 		for _, e := range list {
@@ -54,6 +57,9 @@ func TestEventTexts(t *testing.T) {
 		{client.Event{Change: &client.WorkerChange{State: cluster.StatePending}}, "pending"},
 		{client.Event{Change: &client.WorkerChange{From: cluster.StateLoading, State: cluster.StateFailed, Reason: "no memory"}}, "loading -> failed: no memory"},
 		{client.Event{Change: &client.WorkerChange{From: cluster.StateDraining, State: cluster.StateDraining, Drain: cluster.DrainSequences, Left: 3}}, "draining finish-sequences, 3 left"},
+		{client.Event{Planner: &planner.Report{Decision: planner.Decision{Refusal: planner.RefusedCoolDown}, Explanation: []string{"2P2D stays.", "more"}}}, "cool_down: 2P2D stays."},
+		{client.Event{Planner: &planner.Report{Decision: planner.Decision{Cause: planner.CauseForecast, Proposal: planner.Plan{Decode: 1}}, Explanation: []string{"0 -> 1."}}}, "forecast: 0 -> 1."},
+		{client.Event{Planner: &planner.Report{Decision: planner.Decision{Refusal: planner.RefusedStaleData, Detail: "worker-1 is silent"}, Explanation: []string{"1P1D stays."}}}, "stale_data: 1P1D stays. worker-1 is silent."},
 		{client.Event{Kind: client.EventGap, Missed: 3, Of: client.EventKV}, "3 kv events were lost"},
 		{client.Event{Kind: client.EventGap, Missed: 3}, "3 events were lost"},
 	} {

@@ -30,7 +30,7 @@ type ListOptions struct {
 func GetCommand(a *command.App) *cobra.Command {
 	o := &ListOptions{}
 	cmd := a.Command(command.Verb{
-		Use: "events [worker...]", Short: "List the KV events, router decisions and worker changes of a few seconds",
+		Use: "events [worker...]", Short: "List the events of a few seconds: caches, routing, workers, controller, planner",
 		Long: `Events are not kept: this listens for a while and lists what came, in the order of
 their times. With --watch it prints them one by one until ctrl-c, as dynctl events -f does.
 Names of workers choose what is about them.`,

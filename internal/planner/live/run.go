@@ -183,14 +183,11 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	if l.settled.Mode == planner.ModeAct {
 		l.actor.act(ctx, now, v, d, l.settled, settings.Connector)
 	}
-	if d.Refusal == planner.RefusedInsufficientData && !l.actor.untold {
-		return // there is nothing to tell yet
-	}
 	report := planner.NewReport(l.cfg.Node, l.settled, o, d)
 	report.Changes = l.actor.changes
 	_ = l.cfg.Bus.Publish(ctx, events.Subject(l.cfg.Namespace, cluster.ComponentAgent, cluster.TopicPlanner), report) // lost ones are counted by the bus
-	if !l.actor.untold && sameDecision(l.kept.Decision, d) && now.Sub(l.keptAt) < keepEvery {
-		return
+	if !l.actor.untold && (d.Refusal == planner.RefusedInsufficientData || sameDecision(l.kept.Decision, d) && now.Sub(l.keptAt) < keepEvery) {
+		return // the store keeps the newest that is a decision, and what was changed
 	}
 	write, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()

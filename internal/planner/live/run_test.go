@@ -146,14 +146,22 @@ func (l *lab) heard() []planner.Report {
 	return l.told
 }
 
-// A planner says nothing until it knows enough, then tells rates and latencies as they were, and the next
+// A planner says what it does not know yet, then tells rates and latencies as they were, and the next
 // leader goes on.
 func TestRun(t *testing.T) {
 	inLab(t, func(l *lab) {
 		stop := l.lead("node-1")
 		l.serve(20, 4)
-		if r, ok := l.kept(); ok || len(l.heard()) > 0 {
-			t.Errorf("after 4 windows: %+v", r)
+		if r, ok := l.kept(); ok {
+			t.Errorf("after 4 windows the store has %+v", r)
+		}
+		for _, r := range l.heard() {
+			if r.Decision.Refusal != planner.RefusedInsufficientData || !strings.Contains(r.Decision.Detail, "of 5 windows") {
+				t.Errorf("after 4 windows: %+v", r.Decision)
+			}
+		}
+		if len(l.heard()) < 3 {
+			t.Errorf("%d decisions after 4 windows", len(l.heard()))
 		}
 		l.serve(20, 4)
 		r, ok := l.kept()
