@@ -84,7 +84,7 @@ func TestRouterPaneSumsUp(t *testing.T) {
 	sc := newScreen(t, s, 100, 30, Options{View: "router"})
 	// 62 of 86 blocks were found; 8, 12, 1, 1 and 2 were not, at three of the serving decode workers 3 to 6.
 	sc.has("28/28", "0/1", "reuse 72%", "of 66 reusable 62 reused", "remote 3/5", "max/mean 2.17", "pred-found +2")
-	wide := newScreen(t, s, 120, 80, Options{View: "router"})
+	wide := newScreen(t, s, 120, 90, Options{View: "router"})
 	wide.has("reuse 72%   blocks 86   of 66 reusable 62 reused")
 	wide.press("?")
 	wide.has("blocks that the index promised of the chosen worker / of the best candidate", "blocks that at least one worker held when the request was routed")

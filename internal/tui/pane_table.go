@@ -30,6 +30,7 @@ func paneTable() []paneSpec {
 		{layout.BottomRight, "6", "router", "router decisions", "", pane.Decisions},
 		{layout.Cover, "n", "nodes", "nodes", "nodes, with their devices", pane.Nodes},
 		{layout.Cover, "i", "index", "KV index", "what the frontends know of the KV caches, by worker", pane.Caches},
+		{layout.Cover, "P", "planner", "planner decisions", "how many workers the planner wants, and why", pane.Planner},
 	}
 }
 

@@ -122,7 +122,7 @@ func labSnapshot() cluster.Snapshot {
 		event(time.Duration(300+i*20)*ms, 1+i%6, cluster.KVStored, i, i, uint64(i)<<50, "")
 	}
 	s.KVEventRate, s.KVEventLag = ptr(312.0), ptr(3*ms)
-	s.Caches = labCaches(s.Workers)
+	s.Caches, s.Planner = labCaches(s.Workers), labPlanner()
 	decide := func(id, pre, why, chosen string, overlap, blocks int, cost, second float64) {
 		way := "pull"
 		if pre == "local" {

@@ -57,7 +57,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		want string
 	}{
 		{Options{}, ""}, {Options{View: "leases", Theme: draw.ThemeMono}, ""},
-		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router, nodes, index`},
+		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router, nodes, index, planner`},
 		{Options{Theme: "pink"}, `theme "pink": use auto, dark, light, mono, contrast, deuteranopia, tritanopia`},
 	}
 	for _, tt := range tests {

@@ -1,0 +1,83 @@
+package detail
+
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/moment"
+)
+
+// planning is the screen of the planner: the newest decision with all its numbers, the rates, and what
+// changed.
+type planning struct {
+	*moment.Moment
+	quiet
+}
+
+// Planner returns the screen of the planner.
+func Planner(m *moment.Moment) Screen { return &planning{Moment: m} }
+
+func (m *planning) Header() []draw.Part { return titled(m.Moment, "planner", m.Planning().Word) }
+
+func (m *planning) Subject() Subject {
+	return Subject{Title: "planner", Value: m.Snap.Planner, NoWorker: notWorker, NoOpen: noFurther}
+}
+
+func (m *planning) Sections(width int) [][]Section {
+	p, state := m.Snap.Planner, m.Planning()
+	room := max(width-4, 10)
+	first := [][]draw.Span{{state.Style.Text(state.Glyph + " " + state.Word)}}
+	if !state.Decided {
+		return [][]Section{{{"decision", append(first, folded(state.Why, room, draw.Plain)...)}}}
+	}
+	for _, line := range p.Explanation {
+		first = append(first, folded(line, room, draw.Plain)...)
+	}
+	first = append(first,
+		draw.Fact("mode", cells.OrUnknown(p.Mode), draw.Plain),
+		draw.Fact("by", p.Node+", "+cells.Age(max(m.At().Sub(p.HeardAt), 0))+" ago", draw.Plain))
+	out := []Section{{"decision", first}, m.rates("observed requests/s", p.Rates, room), m.rates("forecast requests/s", p.Forecasts, room)}
+	var changes [][]draw.Span
+	for _, c := range p.Changes {
+		at := c.Time.In(m.Location).Format(time.TimeOnly) + "  "
+		for i, line := range cells.Fold(c.Why+": "+c.Text, max(room-len(at), 10)) {
+			if i > 0 {
+				at = cells.PadRight("", len(at))
+			}
+			changes = append(changes, []draw.Span{draw.Dim.Text(at), draw.Plain.Text(line)})
+		}
+	}
+	if len(changes) == 0 {
+		changes = [][]draw.Span{{draw.Dim.Text("none was seen")}}
+	}
+	return [][]Section{append(out, Section{"changes, newest first", changes})}
+}
+
+// rates draws how a rate went.
+func (m *planning) rates(name string, samples []*float64, width int) Section {
+	samples = samples[max(len(samples)-width, 0):]
+	top, some := draw.Peak(samples)
+	if !some {
+		return Section{name, [][]draw.Span{{draw.Dim.Text("no samples yet")}}}
+	}
+	var lines [][]draw.Span
+	for _, l := range draw.Sparkline(samples, width, 3, top, m.Glyphs.Spark) {
+		lines = append(lines, []draw.Span{draw.Focused.Text(l)})
+	}
+	return Section{name + ", last " + PlannedSpan(m.Snap.Planner, len(samples)) + ", max " + cells.PerSecond(top), lines}
+}
+
+// PlannedSpan is the time that so many samples of the planner cover.
+func PlannedSpan(p *cluster.PlannerView, samples int) string {
+	return cells.Uptime(time.Duration(samples) * p.Every)
+}
+
+// folded is a text in lines of that width.
+func folded(text string, width int, st draw.Style) (out [][]draw.Span) {
+	for _, line := range cells.Fold(text, width) {
+		out = append(out, []draw.Span{st.Text(line)})
+	}
+	return out
+}
