@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/planner/live"
 	"github.com/dynctl/dynctl/internal/store"
@@ -18,7 +19,7 @@ func (a *Agent) electPlanner(ctx context.Context, prefix, value string, lead fun
 		wg.Go(func() {
 			live.Run(ctx, live.Config{
 				Store: a.stores.store, Bus: a.stores.bus, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name,
-				Settings: a.settings.planner, Log: a.log,
+				Settings: a.settings.planner, Metrics: metrics.NewPlanner(a.metrics), Log: a.log,
 				Leads: func(ctx context.Context) (bool, error) {
 					return store.Leads(ctx, a.stores.store, prefix, a.drt.Lease().ID)
 				},

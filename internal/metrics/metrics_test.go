@@ -303,6 +303,37 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+// Only what is known has a series, and a planner that has ended has none.
+func TestPlanner(t *testing.T) {
+	r := metrics.NewRegistry()
+	p := metrics.NewPlanner(r)
+	f := metrics.PlannerFigures{Reason: "forecast"}
+	values := []**float64{&f.PrefillWorkers, &f.DecodeWorkers, &f.Rate, &f.TTFT, &f.ITL, &f.Duration, &f.ISL, &f.OSL, &f.PredictedRate, &f.PredictedISL, &f.PredictedOSL,
+		&f.PredictedPrefill, &f.PredictedDecode, &f.PredictedMisses, &f.BestEffort, &f.DeviceHours}
+	for i, v := range values {
+		*v = new(float64(i))
+	}
+	p.Update(f)
+	f.TTFT = nil
+	p.Update(f)
+	wantLines(t, scrape(t, r),
+		"dynamo_planner_num_p_workers 0", "dynamo_planner_num_d_workers 1", "dynamo_planner_observed_request_rate 2", "dynamo_planner_observed_itl 4",
+		"dynamo_planner_observed_request_duration 5", "dynamo_planner_observed_isl 6", "dynamo_planner_observed_osl 7", "dynamo_planner_predicted_request_rate 8",
+		"dynamo_planner_predicted_isl 9", "dynamo_planner_predicted_osl 10", "dynamo_planner_predicted_num_p 11", "dynamo_planner_predicted_num_d 12",
+		"dynamo_planner_predicted_miss_ratio 13", "dynamo_planner_best_effort 14", "dynamo_planner_gpu_hours 15", `dynamo_planner_decisions_total{reason="forecast"} 2`)
+	for _, l := range scrape(t, r) {
+		if strings.HasPrefix(l, "dynamo_planner_observed_ttft ") {
+			t.Errorf("not known any more: %s", l)
+		}
+	}
+	p.Clear()
+	for _, l := range scrape(t, r) {
+		if strings.HasPrefix(l, "dynamo_planner_") {
+			t.Errorf("left over: %s", l)
+		}
+	}
+}
+
 // A NATS server that was started again counts from zero, in place of the one before.
 func TestNATS(t *testing.T) {
 	r := metrics.NewRegistry()

@@ -7,6 +7,7 @@ const (
 	PrefixNIXL      = "dynamo_nixl_"
 	PrefixGPU       = "dynamo_gpu_"
 	PrefixNode      = "dynamo_node_"
+	PrefixPlanner   = "dynamo_planner_"
 )
 
 // Frontend metrics that Dynamo defines.
@@ -275,4 +276,29 @@ const (
 	DirectionOut = "out"
 	DirectionTx  = "tx" // NIXL's names for transfers that the agent itself makes
 	DirectionRx  = "rx"
+)
+
+// Planner metrics that Dynamo defines: the names of 0.8 with the prefix of 1.5.
+const (
+	PlannerPrefillWorkers   = PrefixPlanner + "num_p_workers"
+	PlannerDecodeWorkers    = PrefixPlanner + "num_d_workers"
+	PlannerTTFT             = PrefixPlanner + "observed_ttft"
+	PlannerITL              = PrefixPlanner + "observed_itl"
+	PlannerRate             = PrefixPlanner + "observed_request_rate"
+	PlannerDuration         = PrefixPlanner + "observed_request_duration"
+	PlannerISL              = PrefixPlanner + "observed_isl"
+	PlannerOSL              = PrefixPlanner + "observed_osl"
+	PlannerPredictedRate    = PrefixPlanner + "predicted_request_rate"
+	PlannerPredictedISL     = PrefixPlanner + "predicted_isl"
+	PlannerPredictedOSL     = PrefixPlanner + "predicted_osl"
+	PlannerPredictedPrefill = PrefixPlanner + "predicted_num_p"
+	PlannerPredictedDecode  = PrefixPlanner + "predicted_num_d"
+	PlannerGPUHours         = PrefixPlanner + "gpu_hours"
+)
+
+// Planner metrics of our own.
+const (
+	PlannerDecisions  = PrefixPlanner + "decisions_total"
+	PlannerMisses     = PrefixPlanner + "predicted_miss_ratio"
+	PlannerBestEffort = PrefixPlanner + "best_effort"
 )

@@ -26,6 +26,7 @@ func everything(t *testing.T) *Registry {
 	NewNIXL(r, "a", nil)
 	NewGPUs(r)
 	NewNode(r)
+	NewPlanner(r)
 	SetNATS(r, func() (in, out int64) { return 0, 0 })
 	for name, f := range r.families {
 		values := make([]string, len(f.labels))
@@ -82,12 +83,15 @@ func TestRegistry(t *testing.T) {
 func TestNames(t *testing.T) {
 	dynamos := map[string]string{
 		FrontendTokenizerLatency: "metric names should not contain abbreviated units", // Dynamo's dashboards ask for milliseconds
+		PlannerDecodeWorkers:     "metric names should not contain abbreviated units", // "d" is decode, not days
+		PlannerPredictedDecode:   "metric names should not contain abbreviated units", // likewise
+		PlannerGPUHours:          `use base unit "seconds" instead of "hours"`,
 	}
 	families, err := everything(t).prom.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl|gpu|node)_[a-z0-9]+(_[a-z0-9]+)*$`)
+	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl|gpu|node|planner)_[a-z0-9]+(_[a-z0-9]+)*$`)
 	for _, f := range families {
 		if !form.MatchString(f.GetName()) {
 			t.Errorf("%s is no name of ours", f.GetName())
@@ -115,7 +119,7 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prefix := map[string]string{"Frontend": PrefixFrontend, "Component": PrefixComponent, "NIXL": PrefixNIXL, "GPU": PrefixGPU, "Node": PrefixNode}
+	prefix := map[string]string{"Frontend": PrefixFrontend, "Component": PrefixComponent, "NIXL": PrefixNIXL, "GPU": PrefixGPU, "Node": PrefixNode, "Planner": PrefixPlanner}
 	exist := everything(t).families
 	var constants []string
 	for _, m := range regexp.MustCompile(`= Prefix(\w+) +\+ "(\w+)"`).FindAllStringSubmatch(string(names), -1) {
@@ -132,7 +136,7 @@ func TestManual(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(b)) {
-			for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl|gpu|node)_[a-z_]*[a-z]`").FindAllString(line, -1) {
+			for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl|gpu|node|planner)_[a-z_]*[a-z]`").FindAllString(line, -1) {
 				if _, ok := exist[strings.Trim(name, "`")]; !ok {
 					t.Errorf("%s is in %s and does not exist", name, file)
 				}

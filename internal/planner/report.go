@@ -74,6 +74,7 @@ type Seen struct {
 	Finished int           `json:"finished_sampled"` // requests that the means are over
 	TTFT     time.Duration `json:"mean_ttft_ns"`
 	ITL      time.Duration `json:"mean_itl_ns"`
+	Duration time.Duration `json:"mean_request_duration_ns"` // from arrival to the last token
 	ISL      float64       `json:"mean_prompt_tokens"`
 	Cached   float64       `json:"mean_cached_tokens"`
 	OSL      float64       `json:"mean_output_tokens"`
@@ -107,7 +108,7 @@ func (o Observation) seen() Seen {
 	if span := o.End.Sub(o.Start).Seconds(); span > 0 {
 		s.Rate = float64(o.Arrived) / span
 	}
-	var ttft, itl time.Duration
+	var ttft, itl, took time.Duration
 	var firsts, rests int
 	n := float64(max(len(o.Requests), 1))
 	for _, r := range o.Requests {
@@ -116,12 +117,13 @@ func (o Observation) seen() Seen {
 		s.OSL += float64(r.OSL) / n
 		if r.TTFT > 0 {
 			ttft, firsts = ttft+r.TTFT, firsts+1
+			took += r.TTFT + r.ITL*time.Duration(max(r.OSL-1, 0))
 		}
 		if r.ITL > 0 {
 			itl, rests = itl+r.ITL, rests+1
 		}
 	}
-	s.TTFT, s.ITL = ttft/time.Duration(max(firsts, 1)), itl/time.Duration(max(rests, 1))
+	s.TTFT, s.ITL, s.Duration = ttft/time.Duration(max(firsts, 1)), itl/time.Duration(max(rests, 1)), took/time.Duration(max(firsts, 1))
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -23,8 +24,9 @@ type Config struct {
 	// Settings returns the present settings. The error says which do not go together.
 	Settings func() (Settings, error)
 	// Leads reports whether this node leads: at a moment between its call and its return.
-	Leads func(context.Context) (bool, error)
-	Log   *slog.Logger
+	Leads   func(context.Context) (bool, error)
+	Metrics *metrics.Planner // have series while the planner decides
+	Log     *slog.Logger
 }
 
 // Settings are what the planner of a cluster follows.
@@ -74,12 +76,14 @@ type loop struct {
 	kept    planner.Report
 	keptAt  time.Time
 	clear   bool // the store has no decision
+	hours   hours
 	watches watches
 }
 
 func run(ctx context.Context, cfg Config) error {
 	l := &loop{cfg: cfg, speed: NewSpeed(), actor: &actor{cfg: cfg}}
 	l.eval = &evaluator{speed: l.speed}
+	defer cfg.Metrics.Clear()
 	l.gather = NewGatherer(time.Now(), l.speed)
 	var err error
 	l.watches, err = watch(ctx, cfg)
@@ -166,6 +170,7 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	v := l.watches.view()
 	v.MaxLocalPrefill = settings.MaxLocalPrefill
 	o := l.gather.Observe(now, v)
+	used := l.hours.add(now, held(v))
 	l.actor.see(now, v.Declared)
 	if settings.Planner.Mode == planner.ModeOff {
 		l.forget(ctx)
@@ -185,6 +190,7 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	}
 	report := planner.NewReport(l.cfg.Node, l.settled, o, d)
 	report.Changes = l.actor.changes
+	l.cfg.Metrics.Update(figuresOf(report, used))
 	_ = l.cfg.Bus.Publish(ctx, events.Subject(l.cfg.Namespace, cluster.ComponentAgent, cluster.TopicPlanner), report) // lost ones are counted by the bus
 	if !l.actor.untold && (d.Refusal == planner.RefusedInsufficientData || sameDecision(l.kept.Decision, d) && now.Sub(l.keptAt) < keepEvery) {
 		return // the store keeps the newest that is a decision, and what was changed
@@ -205,6 +211,7 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 
 // forget deletes the decision of a planner that is off.
 func (l *loop) forget(ctx context.Context) {
+	l.cfg.Metrics.Clear()
 	if l.clear {
 		return
 	}

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/store"
@@ -29,6 +33,8 @@ type lab struct {
 	ctx   context.Context
 	store *store.Memory
 	bus   *events.Memory
+	// metrics are those of the node that leads.
+	metrics *metrics.Registry
 
 	mu   sync.Mutex
 	cfg  planner.Config
@@ -41,7 +47,7 @@ func inLab(t *testing.T, f func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
-		l := &lab{t: t, ctx: ctx, store: store.NewMemory(store.SystemClock{}), bus: events.NewMemory(), cfg: planner.Defaults()}
+		l := &lab{t: t, ctx: ctx, store: store.NewMemory(store.SystemClock{}), bus: events.NewMemory(), metrics: metrics.NewRegistry(), cfg: planner.Defaults()}
 		l.cfg.Devices = 0
 		_, err := l.bus.Subscribe(ctx, events.Subject(ns, "*", cluster.TopicPlanner), func(e events.Event) {
 			var r planner.Report
@@ -80,7 +86,7 @@ func (l *lab) lead(node string) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		Run(ctx, Config{
-			Store: l.store, Bus: l.bus, Namespace: ns, Node: node, Log: slog.New(slog.DiscardHandler),
+			Store: l.store, Bus: l.bus, Namespace: ns, Node: node, Metrics: metrics.NewPlanner(l.metrics), Log: slog.New(slog.DiscardHandler),
 			Settings: func() (Settings, error) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -144,6 +150,67 @@ func (l *lab) heard() []planner.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.told
+}
+
+// exported are the metrics of the planner, by name and labels.
+func (l *lab) exported() map[string]string {
+	l.t.Helper()
+	w := httptest.NewRecorder()
+	l.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	out := map[string]string{}
+	for line := range strings.Lines(w.Body.String()) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(name, metrics.PrefixPlanner) {
+			out[strings.TrimPrefix(name, metrics.PrefixPlanner)] = value
+		}
+	}
+	return out
+}
+
+// The metrics are those of the newest decision, and only of a planner that runs.
+func TestMetrics(t *testing.T) {
+	inLab(t, func(l *lab) {
+		stop := l.lead("node-1")
+		l.serve(10, 4)
+		if m := l.exported(); m["decisions_total{reason=\"insufficient_data\"}"] != "2" || m["observed_request_rate"] != "4" || m["predicted_request_rate"] != "" {
+			t.Errorf("while too little is known: %v", m)
+		}
+		l.serve(50, 4)
+		m := l.exported()
+		// Each request took 40 ms and 49 times 5 ms.
+		near := func(name string, want float64) {
+			if v, err := strconv.ParseFloat(m[name], 64); err != nil || math.Abs(v-want) > 1e-9*max(want, 1) {
+				t.Errorf("%s: %q, want %v", name, m[name], want)
+			}
+		}
+		for name, want := range map[string]float64{
+			"num_p_workers": 1, "num_d_workers": 1, "observed_ttft": 40, "observed_itl": 5, "observed_request_rate": 4, "observed_request_duration": 0.285, "observed_isl": 1000,
+			"observed_osl": 50, "predicted_request_rate": 4, "predicted_isl": 1000, "predicted_osl": 50, "predicted_num_p": 0, "predicted_num_d": 1, "best_effort": 0,
+			"gpu_hours": 2 * 55.0 / 3600, // two workers; what was before the first look is not counted
+		} {
+			near(name, want)
+		}
+		l.set(func() { l.cfg.Mode = planner.ModeOff })
+		l.serve(6, 4)
+		if m := l.exported(); len(m) > 0 {
+			t.Errorf("off: %v", m)
+		}
+		l.set(func() { l.cfg.Mode = planner.ModeAdvise })
+		l.serve(6, 4)
+		if len(l.exported()) == 0 {
+			t.Error("on again, without metrics")
+		}
+		stop()
+		if m := l.exported(); len(m) > 0 {
+			t.Errorf("another node leads: %v", m)
+		}
+	})
+}
+
+// set changes the settings.
+func (l *lab) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
 }
 
 // A planner says what it does not know yet, then tells rates and latencies as they were, and the next
@@ -212,17 +279,12 @@ func TestKeptDecision(t *testing.T) {
 		if writes < 1 || writes > 4 {
 			t.Errorf("%d writes in two minutes without a change", writes)
 		}
-		set := func(change func()) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			change()
-		}
-		set(func() { l.bad = errors.New("planner.ttft: no") })
+		l.set(func() { l.bad = errors.New("planner.ttft: no") })
 		l.serve(10, 4)
 		if r := l.heard()[len(l.heard())-1]; r.Target.TTFT != planner.Defaults().Target.TTFT || time.Since(r.Decision.Time) > 6*time.Second {
 			t.Errorf("with settings that do not go together: %+v", r)
 		}
-		set(func() { l.bad, l.cfg.Mode = nil, planner.ModeOff })
+		l.set(func() { l.bad, l.cfg.Mode = nil, planner.ModeOff })
 		l.serve(10, 4)
 		if r, ok := l.kept(); ok {
 			t.Errorf("off: %+v", r)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/store"
@@ -172,7 +173,7 @@ func (w *world) plans(node string, gate func(key string)) (stop func()) {
 	wg.Go(func() {
 		time.Sleep(time.Second / 2) // at the same time as the world, either could be first
 		Run(ctx, Config{
-			Store: &recorder{w.store, w, node, gate}, Bus: w.bus, Namespace: ns, Node: node, Log: slog.New(slog.DiscardHandler),
+			Store: &recorder{w.store, w, node, gate}, Bus: w.bus, Namespace: ns, Node: node, Metrics: metrics.NewPlanner(metrics.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 			Settings: func() (Settings, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
