@@ -112,6 +112,7 @@ func (p *Profile) ITL(activeKV, context float64) float64 {
 	if t := p.Measured.Decode; t != nil {
 		return t.itl(activeKV, context)
 	}
+	activeKV = max(activeKV, context) // a token comes from a sequence that is there
 	n := max(1, activeKV/max(1, context))
 	return p.Step.Step + p.Step.Decode*n + p.Step.DecodeContext*activeKV
 }

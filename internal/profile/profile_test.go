@@ -56,6 +56,7 @@ func TestPredictionsFromCosts(t *testing.T) {
 		}
 	}
 	near(t, "ITL", p.ITL(4000, 1000), 10e-3+4*1e-3+4000e-6)
+	near(t, "ITL of one sequence", p.ITL(0, 1000), 10e-3+1e-3+1000e-6)
 	near(t, "transfer rate", p.KV.TransferRate(), 1000)
 	// 8 sequences of 1000 tokens: 10 + 8 + 8 ms; the pool of 16000 has more room.
 	speed, kv, ok := p.BestDecodeThroughput(1, 1000)
