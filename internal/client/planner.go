@@ -101,7 +101,7 @@ func (p *plannerWatch) take(r planner.Report, at time.Time, every time.Duration,
 	}
 	every = min(max(every, time.Second), time.Hour)
 	v := viewOfPlanner(r)
-	v.Mode, v.HeardAt, v.Every = string(d.Mode), at, every
+	v.Mode, v.HeardAt, v.NextCheck, v.Every = string(d.Mode), at, at.Add(d.NextCheck.Sub(d.Time)), every
 	gaps := 0
 	if old.Node != "" {
 		gaps = min(max(int(at.Sub(old.HeardAt).Round(every)/every)-1, 0), keepPlanned)

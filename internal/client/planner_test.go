@@ -41,7 +41,7 @@ func TestPlannerWatch(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		tell(plannerReport("node-1", time.Now(), planner.CauseForecast, 1, 2))
 		v := p.newest()
-		if !v.Proposes() || v.Why() != "forecast" || v.Mode != "advise" || v.Node != "node-1" || v.Every != 5*time.Second || v.Current.String() != "1 aggregated" || v.Proposal.Decode != 2 || *v.Queued != 0 {
+		if !v.Proposes() || v.Why() != "forecast" || v.Mode != "advise" || v.Node != "node-1" || v.Every != 5*time.Second || !v.NextCheck.Equal(v.HeardAt.Add(5*time.Second)) || v.Current.String() != "1 aggregated" || v.Proposal.Decode != 2 || *v.Queued != 0 {
 			t.Errorf("%+v", v)
 		}
 		if o := v.Observed; !is(o.Rate, 4) || !is(o.TTFT, 40) || !is(o.ITL, 6) || !is(o.ISL, 100) || !is(o.OSL, 30) || o.Miss != nil {

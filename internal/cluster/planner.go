@@ -13,10 +13,11 @@ type PlannerView struct {
 	// are about this decision.
 	Node string    `json:"node,omitempty"`
 	Time time.Time `json:"time,omitzero"` // of the decision, by the clock of that node
-	// HeardAt is when it came, by the observer's clock. Every is how long after it the next
-	// one should come: [PlannerView.Silent].
-	HeardAt time.Time     `json:"heard_at,omitzero"`
-	Every   time.Duration `json:"every_ns,omitempty"`
+	// HeardAt is when it came, by the observer's clock, and NextCheck when the planner wants to
+	// decide again. Every is how long after it the next one should come: [PlannerView.Silent].
+	HeardAt   time.Time     `json:"heard_at,omitzero"`
+	NextCheck time.Time     `json:"next_check,omitzero"`
+	Every     time.Duration `json:"every_ns,omitempty"`
 
 	Target    PlannerTarget  `json:"target"`
 	Observed  PlannerFigures `json:"observed"`  // in the last window; latencies are means

@@ -14,7 +14,7 @@ import (
 // labPlanner advises to add workers to the cluster of the pictures.
 func labPlanner() *cluster.PlannerView {
 	p := &cluster.PlannerView{
-		Mode: "advise", Node: "n1", Time: noon().Add(-2 * time.Second), HeardAt: noon().Add(-1900 * time.Millisecond), Every: 5 * time.Second,
+		Mode: "advise", Node: "n1", Time: noon().Add(-2 * time.Second), HeardAt: noon().Add(-1900 * time.Millisecond), NextCheck: noon().Add(3100 * time.Millisecond), Every: 5 * time.Second,
 		Target:    cluster.PlannerTarget{Goal: "sla", TTFT: ptr(500.0), ITL: ptr(50.0), Percentile: 0.95, Devices: 8},
 		Observed:  cluster.PlannerFigures{Rate: ptr(18.4), TTFT: ptr(142.0), ITL: ptr(11.2), ISL: ptr(576.0), OSL: ptr(310.0)},
 		Predicted: cluster.PlannerFigures{Rate: ptr(21.2), TTFT: ptr(388.0), ITL: ptr(19.8), ISL: ptr(412.0), OSL: ptr(305.0), Miss: ptr(0.012)},
@@ -58,7 +58,10 @@ func TestPlannerStates(t *testing.T) {
 		{"no leader", func(s *cluster.Snapshot) { s.Leader = "" }, []string{"✕ no leader", "no node leads", "REQ/S", "cool_down"}, []string{"checks"}},
 		{"not heard", func(s *cluster.Snapshot) { s.Planner = &cluster.PlannerView{Mode: "advise"} }, []string{"○ no decision yet", "the planner of n1 has not been heard yet"}, []string{"REQ/S", "checks"}},
 		{"silent", func(s *cluster.Snapshot) { s.Planner.HeardAt = noon().Add(-42 * time.Second) }, []string{"▲ silent 42s", "2P5D -> 3P5D"}, []string{"checks", "advises"}},
-		{"late", func(s *cluster.Snapshot) { s.Planner.HeardAt = noon().Add(-6 * time.Second) }, []string{"advises a change", "checks now"}, nil},
+		{"late", func(s *cluster.Snapshot) { s.Planner.NextCheck = noon().Add(-time.Second) }, []string{"advises a change", "checks now"}, nil},
+		{"stored half a minute ago", func(s *cluster.Snapshot) {
+			s.Planner.HeardAt, s.Planner.NextCheck, s.Planner.Every = noon().Add(-30*time.Second), noon().Add(-25*time.Second), time.Minute
+		}, []string{"advises a change", "by n1, 30s ago"}, []string{"checks"}},
 		{"insufficient data", func(s *cluster.Snapshot) {
 			s.Planner.Proposal, s.Planner.Cause, s.Planner.Refusal = s.Planner.Current, "", "insufficient_data"
 			s.Planner.Explanation, s.Planner.Detail = []string{"2P5D stays. Too little was seen to decide."}, "2 of 5 windows with work were seen"

@@ -71,14 +71,18 @@ func PlansText(p *cluster.PlannerView) string {
 	return from + " -> " + to
 }
 
-// NextLook says when the planner decides again; empty where nobody does.
+// NextLook says when the planner decides again; empty where nobody does, or where it has done so since: the store
+// has only what is new.
 func (m *Moment) NextLook() string {
 	p := m.Snap.Planner
 	if s := m.Planning(); !s.Decided || s.Old || m.Stale {
 		return ""
 	}
-	left := p.HeardAt.Add(p.Every).Sub(m.At())
-	if left <= 0 {
+	left := p.NextCheck.Sub(m.At())
+	switch {
+	case left <= -cluster.SilentAfter:
+		return ""
+	case left <= 0:
 		return "checks now"
 	}
 	return "checks in " + cells.Age(left+time.Second-1)
