@@ -65,6 +65,7 @@ func TestPlannerWatch(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		tell(plannerReport("node-1", time.Now(), planner.RefusedStaleData, 1, 1))
+		tell(plannerReport("node-1", time.Now().Add(-time.Second), planner.CauseDown, 3, 2))
 		for _, node := range []string{"node-1", "node-2"} {
 			p.take(plannerReport(node, time.Now().Add(-time.Second), planner.CauseDown, 3, 2), time.Now(), storedEvery, false)
 		}
@@ -102,7 +103,7 @@ func TestPlannerEvents(t *testing.T) {
 		plannerReport("n", now, planner.CauseForecast, 1, 3),   // a change
 		plannerReport("n", now, planner.CauseForecast, 1, 3),
 		plannerReport("n", now, planner.CauseForecast, 1, 2),   // another one
-		plannerReport("n", now, planner.CauseForecast, 2, 3),   // from elsewhere
+		plannerReport("n", now, planner.CauseForecast, 3, 2),   // from elsewhere
 		plannerReport("n", now, planner.RefusedNoChange, 2, 2), // it is over
 		plannerReport("n", now, planner.RefusedNoChange, 3, 3),
 	} {

@@ -54,7 +54,7 @@ func TestPlannerStates(t *testing.T) {
 		lacks []string
 	}{
 		{"a recording of an earlier release", func(s *cluster.Snapshot) { s.Planner = nil }, []string{"? unknown"}, []string{"REQ/S", "checks"}},
-		{"off", func(s *cluster.Snapshot) { s.Planner.Mode = "off" }, []string{"◇ off", "dynctl set planner.mode=advise"}, []string{"REQ/S", "checks", "cool_down"}},
+		{"off", func(s *cluster.Snapshot) { s.Planner.Mode = "off" }, []string{"◇ off", "dynctl set planner.mode=advise"}, []string{"REQ/S", "checks", "cool_down", "nothing has changed"}},
 		{"no leader", func(s *cluster.Snapshot) { s.Leader = "" }, []string{"✕ no leader", "no node leads", "REQ/S", "cool_down"}, []string{"checks"}},
 		{"not heard", func(s *cluster.Snapshot) { s.Planner = &cluster.PlannerView{Mode: "advise"} }, []string{"○ no decision yet", "the planner of n1 has not been heard yet"}, []string{"REQ/S", "checks"}},
 		{"silent", func(s *cluster.Snapshot) { s.Planner.HeardAt = noon().Add(-42 * time.Second) }, []string{"▲ silent 42s", "2P5D -> 3P5D"}, []string{"checks", "advises"}},
