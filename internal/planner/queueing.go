@@ -33,7 +33,7 @@ const (
 	// lifeAverage is the share of the variance of KV use that is left in its mean over the
 	// life of a sequence, when all live equally long: the mean of 1-|s-t| over the unit square.
 	lifeAverage = 2.0 / 3
-	gridPoints  = 32
+	gridPoints  = 64
 )
 
 // ErrNoLengths is returned for a forecast of requests whose lengths are unknown.
@@ -185,18 +185,20 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length, here []float64) deco
 		}
 		return r
 	}
-	kv, most := capacity, 0.0
-	for i := gridPoints; i >= 1; i-- { // the lowest use that keeps itself up; steps need not be monotonic
-		at := capacity * float64(i) / gridPoints
-		r := highest(at)
+	kv, below, most := capacity, 0.0, 0.0
+	uses := kvUses(context, capacity)
+	for i := len(uses) - 1; i >= 0; i-- { // the lowest use that keeps itself up; steps need not be monotonic
+		r := highest(uses[i])
 		most = max(most, r)
 		if r > rate {
-			kv = at
+			if kv, below = uses[i], 0; i > 0 {
+				below = uses[i-1]
+			}
 		}
 	}
 	load := rate / most
 	if load < 1 {
-		low, high := kv-capacity/gridPoints, kv
+		low, high := below, kv
 		for range 40 {
 			if middle := (low + high) / 2; offered(middle) > middle {
 				low = middle
@@ -217,6 +219,19 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length, here []float64) deco
 		d.mean, d.deviation = f.Horizon.Seconds(), 0
 	}
 	return d
+}
+
+// kvUses returns uses of a worker's KV, from those of one sequence to all, each larger than the one before by the same
+// factor: workers of short requests never come near to the end, and steps there may say nothing of theirs.
+func kvUses(context, capacity float64) []float64 {
+	if context >= capacity {
+		return []float64{capacity}
+	}
+	out := make([]float64, gridPoints+1)
+	for i := range out {
+		out[i] = context * math.Pow(capacity/context, float64(i)/gridPoints)
+	}
+	return out
 }
 
 // service returns the seconds for which a prompt occupies a worker.

@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -98,6 +99,43 @@ func TestDecodeLoadIsAShareOfTheHighestRate(t *testing.T) {
 			if math.Abs(o.DecodeLoad-share) > 1e-9 || (o.Miss == 1) != (share > 1) && share > 0.99 {
 				t.Errorf("%v at %v of the highest rate: %+v", plan, share, o)
 			}
+		}
+	}
+}
+
+// linear is a worker whose steps take time for themselves, for each sequence and for each token of KV.
+type linear struct{ step, sequence, kv, token, capacity float64 }
+
+func (l linear) TTFT(isl float64) float64              { return l.step + l.token*isl }
+func (l linear) PrefillThroughput(isl float64) float64 { return isl / l.TTFT(isl) }
+func (l linear) KVCapacity() float64                   { return l.capacity }
+func (l linear) ITL(kv, context float64) float64 {
+	kv = max(kv, context)
+	return l.step + l.sequence*kv/context + l.kv*kv
+}
+
+// Requests one after the other are the slowest way to serve them. So whatever steps cost, the load is not more than their
+// rate times the time that one takes alone, also where only a small part of the KV is ever in use.
+func TestDecodeLoadIsAtMostThatOfOneAfterTheOther(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 11))
+	cost := func() float64 { // some are found to be nothing
+		if r.IntN(2) == 0 {
+			return 0
+		}
+		return math.Pow(10, -6+3*r.Float64())
+	}
+	for range 2000 {
+		l := linear{cost(), cost(), cost() / 50, cost() / 50, math.Pow(10, 3+4*r.Float64())}
+		if l.step+l.sequence+l.kv == 0 {
+			l.kv = 1e-5
+		}
+		isl, osl := 1+r.IntN(300), 1+r.IntN(60)
+		context := float64(isl) + float64(osl)/2
+		alone := l.TTFT(float64(isl)) + float64(osl)*l.ITL(0, context)
+		rate := 0.3 / alone
+		o, err := Queueing{Performance: l, Target: target()}.Evaluate(Plan{Decode: 1}, Forecast{Rate: rate, Lengths: lengths(1, isl, osl), Horizon: time.Minute})
+		if err != nil || !(o.DecodeLoad > 0 && o.DecodeLoad <= 0.3*(1+1e-9)) || o.ITL < seconds(l.ITL(0, context))-1 {
+			t.Fatalf("%+v, %d and %d tokens, %v requests/s: %+v %v", l, isl, osl, rate, o, err)
 		}
 	}
 }
