@@ -28,7 +28,7 @@ func addCompletion(root *cobra.Command, a *command.App) {
 			continue
 		}
 		c.Use, c.Short = "completion <shell>", "Print a completion script for a shell"
-		c.Annotations = map[string]string{command.ImpactAnnotation: command.ImpactNone, command.ExampleAnnotation: strings.Join([]string{
+		c.Annotations = map[string]string{command.ImpactAnnotation: command.ImpactNone, command.RareAnnotation: "true", command.ExampleAnnotation: strings.Join([]string{
 			"source <(dynctl completion bash)",
 			`dynctl completion zsh > "${fpath[1]}/_dynctl"`,
 			"dynctl completion fish > ~/.config/fish/completions/dynctl.fish",

@@ -16,7 +16,7 @@ import (
 type versionOptions struct{ out *output.Printer }
 
 func versionCommand(a *command.App) *cobra.Command {
-	return a.Command(command.Verb{
+	cmd := a.Command(command.Verb{
 		Use: "version", Short: "Print the version of dynctl", Group: command.GroupOther,
 		Examples: []string{
 			"dynctl version",
@@ -25,6 +25,8 @@ func versionCommand(a *command.App) *cobra.Command {
 		},
 		Options: func(s *session.Session, _ []string) command.Runner { return versionOptions{s.Out} },
 	})
+	cmd.Annotations[command.RareAnnotation] = "true" // dynctl --version says it, too
+	return cmd
 }
 
 func (o versionOptions) Run(context.Context) error {

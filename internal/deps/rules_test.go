@@ -117,6 +117,8 @@ var onlyRules = []only{
 	{"cli/complete", slices.Concat(cliLeaves, []string{"client", "cluster", "statedir"}), "a leaf that asks the cluster"},
 	{"cli/fleet", []string{"cli/exit", "cli/human", "cli/session", "client", "cluster"}, "what commands say of workers and nodes"},
 	{"cli/frontend", []string{"cli/exit", "cli/human", "cli/session", "client", "openai"}, "finds frontends for verbs that talk with them"},
+	{"cli/labflags", nil, "flags, for dynctl and for the laboratory, which it does not link"},
+	{"cli/dynlab", []string{"cli/exit", "cli/launch", "cli/session"}, "runs the laboratory as a process, for verbs"},
 	{"cli/listing", []string{"cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster"}, "lists things of any kind"},
 	{"cli/settings", []string{"cli/human", "cli/listing", "cli/output", "client", "cluster", "config"}, "settings at run time, for get and set"},
 	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},
@@ -139,6 +141,7 @@ var onlyRules = []only{
 	{"cli/logs", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/model", slices.Concat(cliLeaves, []string{"inspect"}), "a verb for this machine alone"},
 	{"cli/set", slices.Concat(cliLeaves, []string{"client", "cluster", "config"}), "a verb"},
+	{"cli/simulate", cliLeaves, "a verb"},
 	{"cli/top", slices.Concat(cliLeaves, []string{"client", "client/recording", "cluster", "tui"}), "a verb; the only one with a dashboard"},
 	{"cli/topology", slices.Concat(cliLeaves, []string{"client", "cluster", "topofile"}), "a verb"},
 	{"cli/up", slices.Concat(cliLeaves, []string{"chat/parse", "client", "cluster", "config", "inspect", "openai", "statedir", "topofile"}), "a verb"},
@@ -147,12 +150,12 @@ var onlyRules = []only{
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
 	"cli/attach", "cli/bench", "cli/cache", "cli/call", "cli/certs", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
-	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
+	"cli/model", "cli/set", "cli/simulate", "cli/top", "cli/topology", "cli/up",
 }
 
 // cliLeaves are what verbs share; their own rules keep verbs out of them.
 var cliLeaves = []string{
-	"cli/command", "cli/complete", "cli/declare", "cli/exit", "cli/fleet", "cli/frontend", "cli/help", "cli/human", "cli/jointoken",
+	"cli/command", "cli/complete", "cli/declare", "cli/dynlab", "cli/exit", "cli/fleet", "cli/frontend", "cli/help", "cli/human", "cli/jointoken", "cli/labflags",
 	"cli/launch", "cli/listing", "cli/output", "cli/progress", "cli/session", "cli/settings", "cli/settle", "cli/term",
 }
 

@@ -3,12 +3,17 @@ package lab
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/dynctl/dynctl/internal/cli/labflags"
 	"github.com/dynctl/dynctl/internal/orphan"
 )
 
@@ -60,6 +65,21 @@ func TestCommandLine(t *testing.T) {
 		code, stdout, stderr := execute(t, c.args...)
 		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.HasPrefix(stderr, c.stderr) {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", c.args, code, stdout, stderr)
+		}
+	}
+}
+
+// The commands that dynctl offers too have the flags that it passes on, and --json.
+func TestSharedFlags(t *testing.T) {
+	for name, shared := range map[string]labflags.Shared{"simulate": &labflags.Simulate{}} {
+		cmd, _, err := command(io.Discard, io.Discard).Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var own []string
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { own = append(own, f.Name) })
+		if want := append(labflags.Names(shared), "json"); !slices.Equal(own, slices.Sorted(slices.Values(want))) {
+			t.Errorf("dynlab %s has %v", name, own)
 		}
 	}
 }

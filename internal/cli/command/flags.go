@@ -151,7 +151,7 @@ func Grouped(fs *pflag.FlagSet, group string, names ...string) {
 	}
 }
 
-// RareAnnotation marks flags that only --help=all has.
+// RareAnnotation marks flags and commands that only --help=all has.
 const RareAnnotation = "dynctl_rare"
 
 // Rare keeps flags out of the short help; --help=all has them.

@@ -170,7 +170,7 @@ func (o *Options) lookAtProgram(ctx context.Context) judge.Program {
 // dynamod runs the program and returns what it prints. missing says why there is none.
 func (o *Options) dynamod(ctx context.Context, args ...string) (path string, out []byte, missing, failed error) {
 	env := o.Session.Env
-	path, err := launch.Find(env.Executable, env.Variables().Get("PATH"))
+	path, err := launch.Find(launch.Program, env.Executable, env.Variables().Get("PATH"))
 	if err != nil {
 		return "", nil, err, nil
 	}

@@ -121,7 +121,7 @@ func writeHelp(b *strings.Builder, cmd *cobra.Command, all bool) {
 		fmt.Fprintf(b, "\n%s\n", indent(ex))
 	}
 	if cmd.HasAvailableSubCommands() {
-		writeCommands(b, cmd)
+		writeCommands(b, cmd, all)
 	}
 	flags, global := FlagsOf(cmd)
 	if all {
@@ -170,8 +170,8 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
-// writeCommands lists the commands below cmd, by group.
-func writeCommands(b *strings.Builder, cmd *cobra.Command) {
+// writeCommands lists the commands below cmd, by group; the rare ones only if all are wanted.
+func writeCommands(b *strings.Builder, cmd *cobra.Command, all bool) {
 	width := 0
 	for _, c := range cmd.Commands() {
 		width = max(width, len(c.Name()))
@@ -179,7 +179,7 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command) {
 	list := func(title, group string) {
 		first := true
 		for _, c := range cmd.Commands() {
-			if c.GroupID != group || !c.IsAvailableCommand() { // help itself explains its topics below
+			if c.GroupID != group || !c.IsAvailableCommand() || !all && c.Annotations[command.RareAnnotation] != "" { // help itself explains its topics below
 				continue
 			}
 			if first {

@@ -115,7 +115,7 @@ func TestFind(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	self := func() (string, error) { return filepath.Join(dir, "dynctl"), nil }
 	path := other + string(filepath.ListSeparator) + "relative"
-	if _, err := Find(self, path); !errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), dir) {
+	if _, err := Find(Program, self, path); !errors.Is(err, ErrNoProgram) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("nothing there: %v", err)
 	}
 	write := func(dir string, mode os.FileMode) string {
@@ -126,20 +126,20 @@ func TestFind(t *testing.T) {
 		return p
 	}
 	inPath := write(other, 0o755)
-	if got, err := Find(self, path); got != inPath || err != nil {
+	if got, err := Find(Program, self, path); got != inPath || err != nil {
 		t.Errorf("in PATH: %q %v", got, err)
 	}
 	beside := write(dir, 0o644)
-	if got, _ := Find(self, path); got != inPath {
+	if got, _ := Find(Program, self, path); got != inPath {
 		t.Errorf("a file that is no program: %q", got)
 	}
 	if err := os.Chmod(beside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Find(self, path); filepath.Base(filepath.Dir(got)) != filepath.Base(dir) || err != nil {
+	if got, err := Find(Program, self, path); filepath.Base(filepath.Dir(got)) != filepath.Base(dir) || err != nil {
 		t.Errorf("beside: %q %v", got, err)
 	}
-	if _, err := Find(func() (string, error) { return "", errors.New("unknown") }, ""); !errors.Is(err, ErrNoProgram) {
+	if _, err := Find(Program, func() (string, error) { return "", errors.New("unknown") }, ""); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("no executable: %v", err)
 	}
 }

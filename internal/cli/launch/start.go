@@ -16,31 +16,31 @@ import (
 // Program is the name of the node agent's executable.
 const Program = "dynamod"
 
-// ErrNoProgram is returned when dynamod is neither beside dynctl nor in PATH.
-var ErrNoProgram = errors.New("dynamod not found")
+// ErrNoProgram is returned when a program is neither beside dynctl nor in PATH.
+var ErrNoProgram = errors.New("not found")
 
-// Find returns the path of dynamod: the one beside the running program, which has
-// the same version, else the first in path, a list like $PATH.
-func Find(self func() (string, error), path string) (string, error) {
+// Find returns the path of a program of this project, such as [Program]: the one beside the
+// running program, which has the same version, else the first in path, a list like $PATH.
+func Find(name string, self func() (string, error), path string) (string, error) {
 	var beside string
 	if exe, err := self(); err == nil {
 		if target, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = target
 		}
 		beside = filepath.Dir(exe)
-		if p := filepath.Join(beside, Program); executable(p) {
+		if p := filepath.Join(beside, name); executable(p) {
 			return p, nil
 		}
 	}
 	for _, dir := range filepath.SplitList(path) {
-		if p := filepath.Join(dir, Program); filepath.IsAbs(dir) && executable(p) {
+		if p := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(p) {
 			return p, nil
 		}
 	}
 	if beside == "" {
-		return "", fmt.Errorf("%w in PATH", ErrNoProgram)
+		return "", fmt.Errorf("%s %w in PATH", name, ErrNoProgram)
 	}
-	return "", fmt.Errorf("%w: neither in %s nor in PATH", ErrNoProgram, beside)
+	return "", fmt.Errorf("%s %w: neither in %s nor in PATH", name, ErrNoProgram, beside)
 }
 
 func executable(path string) bool {

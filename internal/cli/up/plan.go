@@ -277,7 +277,7 @@ func (o *Options) plan(ctx context.Context) error {
 }
 
 func (o *Options) planProcesses(b *strings.Builder, local statedir.Cluster, next cluster.Topology, e statedir.Endpoints, fresh bool) error {
-	program, err := launch.Find(o.Session.Env.Executable, o.Session.Env.Variables().Get("PATH"))
+	program, err := launch.Find(launch.Program, o.Session.Env.Executable, o.Session.Env.Variables().Get("PATH"))
 	if err != nil {
 		return noProgram(err)
 	}

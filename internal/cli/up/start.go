@@ -132,7 +132,7 @@ func (u *uplift) startLocal(ctx context.Context) error {
 			u.session.Out.Warn("start lock not released: %v", err)
 		}
 	}()
-	program, ferr := launch.Find(u.session.Env.Executable, u.session.Env.Variables().Get("PATH"))
+	program, ferr := launch.Find(launch.Program, u.session.Env.Executable, u.session.Env.Variables().Get("PATH"))
 	switch u.endpoints, err = local.Endpoints(); {
 	case errors.Is(err, statedir.ErrNotRunning):
 		if ferr != nil {
