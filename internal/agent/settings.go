@@ -39,6 +39,8 @@ const (
 	settingAffinityTTL   = "router.session_affinity_ttl"
 	settingQueuePolicy   = "router.queue_policy"
 
+	settingRecordLoad = "frontend.record_load"
+
 	settingSurge       = "rollout.max_surge"
 	settingUnavailable = "rollout.max_unavailable"
 
@@ -142,11 +144,14 @@ func (s *settings) rollout() cluster.Rollout {
 // frontend returns the settings of the frontend.
 func (s *settings) frontend() frontend.Settings {
 	d, r := s.settings()
+	record := s.a.cfg.Frontend.RecordLoad
+	override(s, settingRecordLoad, &record)
 	return frontend.Settings{
 		Policy: r.Policy, Strategy: d.Strategy, Background: d.OverlapKVTransfer,
 		Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout,
 		Busy:    router.BusyLimits{KVShare: r.DecodeBlocks, PrefillTokens: r.PrefillTokens, PrefillSteps: r.PrefillTokensFrac},
 		Session: frontend.SessionSettings{Affinity: r.SessionAffinity, TTL: r.SessionAffinityTTL}, QueuePolicy: r.QueuePolicy,
+		RecordLoad: record,
 	}
 }
 

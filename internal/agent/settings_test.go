@@ -99,7 +99,7 @@ func TestFrontendSettings(t *testing.T) {
 	other := map[string]string{
 		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingEnforce: "true", settingRule: `{"policy":"isl_or_load","eff_isl_threshold":100}`, settingPolicy: "round-robin",
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
-		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt",
+		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt", settingRecordLoad: "false",
 		settingSurge: "3", settingUnavailable: "10%",
 		settingPlannerMode: "off", settingPlannerConnector: "virtual", settingPlannerGoal: "cost", settingPlannerTTFT: "300ms", settingPlannerITL: "20ms", settingPlannerPercentile: "90", settingPlannerDevices: "12",
 		settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",

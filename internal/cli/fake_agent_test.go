@@ -80,7 +80,8 @@ type fakeConfig struct {
 	// Decisions holds the decisions that its frontend reports, oldest first; nil: it reports none.
 	Decisions []cluster.RouterDecision
 	// Index holds the prefix index that its frontend reports; nil: it reports none.
-	Index *cluster.KVIndex
+	Index    *cluster.KVIndex
+	Recorded *cluster.RecordedLoad
 	// Caches holds the number of blocks that workers report as forgotten; negative: it fails.
 	Caches map[string]int
 	// Mute names workers that do not answer.
@@ -146,6 +147,13 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 	}
 	if cfg.Decisions != nil {
 		if _, err := a.drt.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, a.decisions); err != nil {
+			return a, err
+		}
+	}
+	if cfg.Recorded != nil {
+		if _, err := a.drt.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointLoad, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
+			return send(*cfg.Recorded)
+		}); err != nil {
 			return a, err
 		}
 	}

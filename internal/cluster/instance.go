@@ -92,6 +92,7 @@ const (
 	EndpointNodeStats  = "node_stats" // NodeStats on request
 	EndpointDecisions  = "decisions"  // the newest router decisions, on request
 	EndpointKVIndex    = "kv_index"   // KVIndex on request
+	EndpointLoad       = "load"       // RecordedLoad on request
 	EndpointFlights    = "flights"    // all requests in flight, for other frontends
 	EndpointDeparted   = "departed"   // answers once the frontend no longer chooses an instance
 )

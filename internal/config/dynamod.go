@@ -129,6 +129,7 @@ type Frontend struct {
 	RequestTimeout       time.Duration `mapstructure:"request_timeout"`
 	WriteTimeout         time.Duration `mapstructure:"write_timeout"`
 	MigrationLimit       int           `mapstructure:"migration_limit"`
+	RecordLoad           bool          `mapstructure:"record_load"`
 }
 
 // Listener is an address to listen on.
@@ -343,6 +344,7 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.request_timeout", Kind: KindDuration, Default: 10 * time.Minute, Help: "longest time for one request; 0 means no limit"},
 		{Name: "frontend.write_timeout", Kind: KindDuration, Default: 30 * time.Second, Help: "how long a client may not read what is written to it; then its request ends"},
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
+		{Name: "frontend.record_load", Kind: KindBool, Default: true, Runtime: true, Help: "remember when the requests of the last hour came, how many tokens they had and where their prompts begin alike, for dynctl get trace; no text is kept"},
 
 		{Name: "status.listen", Kind: KindString, Default: DefaultAnyListen, Help: "address of the status server; port 0 takes a free one; with node.advertise_host, this default is port 7371, with frontend.api_key at that host"},
 		{Name: "status.tls_cert_file", Kind: KindPath, Default: "", Help: "certificate of the status server, or its PEM text; with one, it serves HTTPS only"},

@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 		Cluster: "local", Namespace: "dynamo", StateDir: "/home/ann/.local/state/dynctl",
 		Node:         config.Node{Name: "node-1", AdvertiseHost: "127.0.0.1", Roles: []string{}, Taints: []string{}},
 		Log:          config.Log{Level: "info", Format: "text"},
-		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, TrustedProxies: []string{}, CORSOrigins: []string{}, AllowedHosts: []string{}, RequestTimeout: 10 * time.Minute, WriteTimeout: 30 * time.Second, MigrationLimit: 3},
+		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, TrustedProxies: []string{}, CORSOrigins: []string{}, AllowedHosts: []string{}, RequestTimeout: 10 * time.Minute, WriteTimeout: 30 * time.Second, MigrationLimit: 3, RecordLoad: true},
 		Status:       config.Status{Listener: config.Listener{Listen: "127.0.0.1:0"}},
 		HealthCheck:  config.HealthCheck{Wait: 10 * time.Second, Timeout: 3 * time.Second},
 		RequestPlane: config.RequestPlane{Listener: config.Listener{Listen: "127.0.0.1:0"}, Mode: config.PlaneTCP},

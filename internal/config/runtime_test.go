@@ -14,7 +14,7 @@ func TestRuntimeValues(t *testing.T) {
 		"disagg.max_local_prefill_tokens": {"0", "128"}, "disagg.max_prefill_queue_depth": {"7"},
 		"disagg.remote_prefill_timeout": {"1m30s", "250ms"}, "disagg.enforce": {"true"}, "disagg.conditional": {"slo", "isl-or-load", `{"policy":"isl_bounding","eff_isl_threshold":7}`}, "router.policy": {"round-robin"},
 		"router.active_decode_blocks_threshold": {"0", "0.85", "1"}, "router.active_prefill_tokens_threshold": {"0", "10000"}, "router.active_prefill_tokens_threshold_frac": {"1.5"},
-		"router.session_affinity": {"off", "hard"}, "router.session_affinity_ttl": {"1h"}, "router.queue_policy": {"fcfs", "wspt"},
+		"router.session_affinity": {"off", "hard"}, "router.session_affinity_ttl": {"1h"}, "router.queue_policy": {"fcfs", "wspt"}, "frontend.record_load": {"true", "false"},
 		"rollout.max_surge": {"0", "4", "25%"}, "rollout.max_unavailable": {"1%", "100%"},
 		"planner.mode": {"off", "advise", "act"}, "planner.connector": {"topology", "virtual"}, "planner.goal": {"sla", "throughput", "cost"}, "planner.ttft": {"300ms"}, "planner.itl": {"20ms"}, "planner.percentile": {"1", "99"},
 		"planner.devices": {"0", "8"}, "planner.prefill_min": {"2"}, "planner.prefill_max": {"3"}, "planner.decode_min": {"0"}, "planner.decode_max": {"4"},

@@ -137,7 +137,7 @@ var onlyRules = []only{
 	{"cli/drain", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/events", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/explain", slices.Concat(cliLeaves, []string{"blockhash", "client", "cluster", "openai", "planner", "protocol"}), "a verb"},
-	{"cli/get", slices.Concat(cliLeaves, []string{"client", "cluster", "protocol", "topofile"}), "a verb"},
+	{"cli/get", slices.Concat(cliLeaves, []string{"client", "cluster", "mooncake", "protocol", "topofile"}), "a verb"},
 	{"cli/logs", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/model", slices.Concat(cliLeaves, []string{"inspect"}), "a verb for this machine alone"},
 	{"cli/set", slices.Concat(cliLeaves, []string{"client", "cluster", "config"}), "a verb"},

@@ -21,6 +21,9 @@ func (f *Frontend) announce(ctx context.Context) error {
 			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, f.sendDecisions)
 		},
 		func() (*runtime.Served, error) {
+			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointLoad, f.sendLoad)
+		},
+		func() (*runtime.Served, error) {
 			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDeparted, f.sendDeparted)
 		},
 		func() (*runtime.Served, error) {

@@ -90,6 +90,7 @@ type Frontend struct {
 	replicasOff       string
 	metrics           *metrics.Frontend
 	stats             *stats
+	record            *record
 	decisions         *decisions
 	gate              *gate
 	tenants           *tenants
@@ -142,7 +143,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	f := &Frontend{
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
 		policies: policies(), sessions: newSessions(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
-		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
+		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), record: &record{since: time.Now()}, decisions: newDecisions(), gate: newGate(),
 		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit), contents: newContents(), loads: newLoads(),
 		awaiting: make(chan struct{}, maxAwaiting), stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}

@@ -140,7 +140,7 @@ type front struct {
 
 // settings are settings that nobody changes.
 func settings(policy string) func() Settings {
-	return func() Settings { return Settings{Policy: policy, RemoteTimeout: 10 * time.Second} }
+	return func() Settings { return Settings{Policy: policy, RemoteTimeout: 10 * time.Second, RecordLoad: true} }
 }
 
 // frontend runs a frontend and stops it when the test ends.

@@ -289,6 +289,7 @@ func (j *job) end(err error) {
 			j.f.stats.served(r)
 		}
 	}
+	j.record(time.Now())
 	j.met.End(metrics.Result{ErrorType: kind, Refusal: refusal, Duration: took, OutputTokens: j.outN})
 	j.f.stats.ended(kind)
 	if kind == metrics.ErrorCancelled {

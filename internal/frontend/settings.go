@@ -22,6 +22,8 @@ type Settings struct {
 	Session SessionSettings
 	// QueuePolicy orders the waiting requests of one client.
 	QueuePolicy string
+	// RecordLoad has the load of the last hour remembered.
+	RecordLoad bool
 }
 
 // policies makes each policy once, because some keep state between choices.

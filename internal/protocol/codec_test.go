@@ -22,8 +22,8 @@ var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
 	MediaRequest{}, MediaChunk{}, EncodeRequest{}, EncodeReply{},
-	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, KVEventsRequest{}, KVEventsPage{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, KVIndexRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
-	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.KVPosition{}, cluster.KVIndex{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
+	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, KVEventsRequest{}, KVEventsPage{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, KVIndexRequest{}, LoadRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
+	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.KVPosition{}, cluster.KVIndex{}, cluster.RecordedLoad{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
 }
 
 // random fills a value; zero says how many percent of the fields stay zero.
