@@ -105,6 +105,9 @@ const (
 	VirtualScaled   = "scaled_decision_id" // the newest decision that was carried out, written by who did
 )
 
+// ProfileKey holds what the node that leads has learned of the workers' performance.
+func ProfileKey(namespace string) string { return "/dynctl/" + namespace + "/profile" }
+
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }
 

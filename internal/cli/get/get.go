@@ -24,7 +24,7 @@ code is 5, and 1 if none is.`,
 			"dynctl get queues -o json",
 		},
 		See: []string{"dynctl ps", "dynctl explain", "dynctl top"},
-	}, getNamespacesCommand(a), getWorkersCommand(a), getNodesCommand(a), getLeasesCommand(a), getLocksCommand(a), getQueuesCommand(a), getIndexCommand(a), getEndpointsCommand(a), getTopologyCommand(a), events, getTraceCommand(a), getConfigCommand(a))
+	}, getNamespacesCommand(a), getWorkersCommand(a), getNodesCommand(a), getLeasesCommand(a), getLocksCommand(a), getQueuesCommand(a), getIndexCommand(a), getEndpointsCommand(a), getTopologyCommand(a), events, getTraceCommand(a), getProfileCommand(a), getConfigCommand(a))
 }
 
 // kindCommand makes the command that lists one kind of things; alias is the word for one.

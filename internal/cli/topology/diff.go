@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/output"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/whatif"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/topofile"
@@ -22,8 +23,9 @@ import (
 type DiffOptions struct {
 	Session *session.Session
 
-	File string
-	Set  []string
+	File   string
+	Set    []string
+	whatIf whatif.Options
 }
 
 // DiffCommand makes dynctl diff.
@@ -33,10 +35,13 @@ func DiffCommand(a *command.App) *cobra.Command {
 		Use: "diff -f <file>", Short: "Show what a topology file would change", Group: command.GroupLook,
 		Long: `Compares the file with what is declared, field by field, and says which workers would
 start, restart or leave, and what the nodes cannot carry out. The exit code is 0 when
-nothing differs, 1 when something does, and 2 or 3 when they could not be compared.`,
+nothing differs, 1 when something does, and 2 or 3 when they could not be compared.
+
+--what-if simulates the load of the last hour on the topology that is declared and on that of the
+file, and prints both beside each other; the exit code is then 0.`,
 		Examples: []string{
 			"dynctl diff -f topology.yaml",
-			"dynctl diff -f topology.yaml --set decode=6 -o json",
+			"dynctl diff -f topology.yaml --what-if   # what it would have done in the last hour, simulated",
 			"dynctl diff -f topology.yaml || dynctl up -f topology.yaml",
 		},
 		See: []string{"dynctl up", "dynctl rollback"},
@@ -50,6 +55,7 @@ nothing differs, 1 when something does, and 2 or 3 when they could not be compar
 	fs.StringVarP(&o.File, "file", "f", "", "topology file, - for standard input")
 	fs.StringArrayVar(&o.Set, "set", nil, "field of a topology and its value, as decode.engine.max_num_seqs=8; may be given again")
 	command.Grouped(fs, "Topology", "file", "set")
+	o.whatIf.AddFlags(fs, "print both beside each other")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml") // these fail for unknown flags only
 	_ = cmd.RegisterFlagCompletionFunc("set", declare.CompleteFields)
 	return cmd
@@ -89,7 +95,7 @@ func (o *DiffOptions) Run(ctx context.Context) error {
 	if problems := to.Problems(); len(problems) > 0 {
 		return &exit.UsageError{Text: "--set: " + problems[0].Error()}
 	}
-	if o.Session.Stopped() {
+	if o.Session.Stopped() && !o.whatIf.WhatIf {
 		o.Session.Out.Note("cluster %s does not run: everything is new", o.Session.Config.Cluster)
 		return o.answer(cluster.Revision{}, to, nil)
 	}
@@ -102,6 +108,9 @@ func (o *DiffOptions) Run(ctx context.Context) error {
 	now, _, err := declare.Declared(ctx, c)
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err, Code: exit.Unreachable}
+	}
+	if o.whatIf.WhatIf {
+		return o.whatIf.Show(ctx, o.Session, c, w.View(), topofile.Of(now), to)
 	}
 	impossible := w.View().Impossible(to.Topology)
 	if err := c.CheckSight(ctx, now.Topology, to.Topology); errors.Is(err, client.ErrNoSight) {

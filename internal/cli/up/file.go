@@ -34,6 +34,23 @@ func (o *Options) readFile(action string) (err error) {
 	return declare.UseNamespace(o.Session, o.read, src.Name)
 }
 
+// showWhatIf simulates the load of the last hour on the topology as it is declared and as it would be.
+func (o *Options) showWhatIf(ctx context.Context) error {
+	c, v, err := o.Session.Look(ctx, upAction)
+	if err != nil {
+		return err
+	}
+	now, _, err := declare.Declared(ctx, c)
+	if err != nil {
+		return &exit.Failure{Action: upAction, Err: err}
+	}
+	next, err := o.desired(now)
+	if err != nil {
+		return err
+	}
+	return o.whatIf.Show(ctx, o.Session, c, v, topofile.Of(now), topofile.Of(next))
+}
+
 // agree asks before another model takes the place of the one that a running cluster serves.
 func (o *Options) agree(ctx context.Context) error {
 	names := o.File != "" || o.given("model") || o.given("served-model-name") || len(o.Set) > 0

@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/declare"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/whatif"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/topofile"
@@ -41,6 +42,7 @@ type Options struct {
 	Host                        string // at which other machines reach this one
 	Plane                       string // on which the nodes of this machine serve
 	DryRun                      bool
+	whatIf                      whatif.Options
 
 	File      string   // a topology file, or "-"
 	Set       []string // fields of it
@@ -69,8 +71,8 @@ printed first, and what the nodes cannot carry out is refused. ctrl-c stops watc
 
 A topology file (-f) says everything that can be declared, settings at run time included;
 what it leaves out is at its default. Flags and --set FIELD=VALUE win over it. Applying it
-again changes nothing; dynctl diff shows what it would change, dynctl help topology lists
-its fields, dynctl rollback takes it back.
+again changes nothing; dynctl diff shows what it would change, --what-if what it would have done
+with the load of the last hour, dynctl help topology lists its fields, dynctl rollback takes it back.
 
 With several agents, prefill workers go to the last ones, so that KV blocks cross from
 process to process. With --etcd-endpoints, or after dynctl join, the agents run elsewhere and
@@ -116,6 +118,8 @@ only the topology is declared.`,
 	command.Count(fs, &o.Engine.TensorParallel, "tensor-parallel", 0, "ranks of each worker, which share the heads of each layer (default 1, on GPUs those of the device)")
 	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the topology is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would happen, and do nothing")
+	o.whatIf.AddFlags(fs, "do nothing else")
+	command.Rare(fs, "what-if")
 	fs.StringVar(&o.Why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before another model replaces the one that is served")
 	command.Former(cmd, map[string]string{"served-name": "served-model-name", "kv-dtype": "kv-cache-dtype", "max-seqs": "max-num-seqs"})
@@ -137,7 +141,10 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.DryRun {
+	switch {
+	case o.whatIf.WhatIf:
+		return o.showWhatIf(ctx)
+	case o.DryRun:
 		return o.plan(ctx)
 	}
 	if o.Session.Stopped() {

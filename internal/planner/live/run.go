@@ -78,6 +78,7 @@ type loop struct {
 	clear   bool // the store has no decision
 	hours   hours
 	watches watches
+	learned learned
 }
 
 func run(ctx context.Context, cfg Config) error {
@@ -171,6 +172,8 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	v.MaxLocalPrefill = settings.MaxLocalPrefill
 	o := l.gather.Observe(now, v)
 	used := l.hours.add(now, held(v))
+	l.learned.actions(o.Finished)
+	l.learned.keep(ctx, l.cfg, now, l.speed, v)
 	l.actor.see(now, v.Declared)
 	if settings.Planner.Mode == planner.ModeOff {
 		l.forget(ctx)

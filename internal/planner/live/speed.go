@@ -101,7 +101,7 @@ func (s *Speed) learn(samples []profile.Sample) {
 	if err != nil {
 		return // no row is one of these: they all have a duration
 	}
-	s.profile.Step, s.unseen = costs, quality.Unseen
+	s.profile.Step, s.profile.Fitted, s.unseen = costs, &quality, quality.Unseen
 }
 
 // Missing says what is not known yet; empty once the speed is.
