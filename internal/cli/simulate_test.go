@@ -85,7 +85,7 @@ func TestSimulateForwardsSignals(t *testing.T) {
 // dynctl has the flags that dynlab has, and no other.
 func TestSharedFlags(t *testing.T) {
 	root := root(command.New(session.Env{}))
-	for name, shared := range map[string]labflags.Shared{"simulate": &labflags.Simulate{}} {
+	for name, shared := range map[string]labflags.Shared{"simulate": &labflags.Simulate{}, "plan": &labflags.Size{}} {
 		cmd, _, err := root.Find([]string{name})
 		if err != nil {
 			t.Fatal(err)

@@ -142,6 +142,7 @@ var onlyRules = []only{
 	{"cli/logs", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/model", slices.Concat(cliLeaves, []string{"inspect"}), "a verb for this machine alone"},
 	{"cli/set", slices.Concat(cliLeaves, []string{"client", "cluster", "config"}), "a verb"},
+	{"cli/plan", slices.Concat(cliLeaves, []string{"topofile"}), "a verb"},
 	{"cli/simulate", cliLeaves, "a verb"},
 	{"cli/top", slices.Concat(cliLeaves, []string{"client", "client/recording", "cluster", "tui"}), "a verb; the only one with a dashboard"},
 	{"cli/topology", slices.Concat(cliLeaves, []string{"client", "cluster", "topofile"}), "a verb"},
@@ -151,7 +152,7 @@ var onlyRules = []only{
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
 	"cli/attach", "cli/bench", "cli/cache", "cli/call", "cli/certs", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
-	"cli/model", "cli/set", "cli/simulate", "cli/top", "cli/topology", "cli/up",
+	"cli/model", "cli/plan", "cli/set", "cli/simulate", "cli/top", "cli/topology", "cli/up",
 }
 
 // cliLeaves are what verbs share; their own rules keep verbs out of them.

@@ -71,7 +71,7 @@ func TestCommandLine(t *testing.T) {
 
 // The commands that dynctl offers too have the flags that it passes on, and --json.
 func TestSharedFlags(t *testing.T) {
-	for name, shared := range map[string]labflags.Shared{"simulate": &labflags.Simulate{}} {
+	for name, shared := range map[string]labflags.Shared{"simulate": &labflags.Simulate{}, "size": &labflags.Size{}} {
 		cmd, _, err := command(io.Discard, io.Discard).Find([]string{name})
 		if err != nil {
 			t.Fatal(err)

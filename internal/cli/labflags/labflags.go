@@ -83,3 +83,29 @@ func Args(given *pflag.FlagSet, names []string) (args []string) {
 	}
 	return args
 }
+
+// Size are the flags of dynlab size, which dynctl plan has too.
+type Size struct {
+	File                    string
+	Profile, PrefillProfile string
+	Trace                   string
+	Speed                   float64
+	TTFT, ITL               time.Duration
+	Percentile              int
+	Budget                  int
+	Save                    string
+}
+
+// Add adds the flags to a set.
+func (f *Size) Add(fs *pflag.FlagSet) {
+	fs.DurationVar(&f.TTFT, "ttft", 0, "target of the time to the first token")
+	fs.DurationVar(&f.ITL, "itl", 0, "target of the mean time between the tokens of an answer")
+	fs.IntVar(&f.Percentile, "percentile", 95, "percent of the requests that must keep both targets")
+	fs.IntVar(&f.Budget, "budget", 8, "most devices that a topology may take")
+	fs.StringVar(&f.Trace, "trace", "", "trace of requests in the format of Mooncake")
+	fs.Float64Var(&f.Speed, "speed", 1, "play the trace so many times as fast")
+	fs.StringVar(&f.Profile, "profile", "", "profile of the workers, as JSON (docs/simulation.md)")
+	fs.StringVar(&f.PrefillProfile, "prefill-profile", "", "profile of prefill workers, if it differs")
+	fs.StringVarP(&f.File, "file", "f", "", "topology file with limits of engines and settings; its numbers of workers do not count")
+	fs.StringVar(&f.Save, "save", "", "write the topology that is chosen into this file, for dynctl up -f")
+}

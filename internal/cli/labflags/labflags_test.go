@@ -9,7 +9,7 @@ import (
 
 // What one program was given arrives at the other, and nothing that was not given.
 func TestArgs(t *testing.T) {
-	for _, shared := range []Shared{&Simulate{}} {
+	for _, shared := range []Shared{&Simulate{}, &Size{}} {
 		given := pflag.NewFlagSet("", pflag.ContinueOnError)
 		shared.Add(given)
 		given.String("own", "", "")

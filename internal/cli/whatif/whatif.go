@@ -70,15 +70,11 @@ func (o *Options) Show(ctx context.Context, s *session.Session, c *client.Cluste
 		args = append(args, "--"+flag+"="+path)
 		return os.WriteFile(path, content, 0o600)
 	}
-	trace, err := load(ctx, s, c, v, now.Topology.Model.Name)
+	trace, err := Load(ctx, s, c, v, now.Topology.Model.Name, action)
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := mooncake.Write(&b, trace); err != nil {
-		return err
-	}
-	errs := []error{place("load.jsonl", b.Bytes())}
+	errs := []error{place("load.jsonl", trace)}
 	for name, f := range map[string]topofile.File{"now": now, "next": next} {
 		text, err := f.YAML()
 		errs = append(errs, err, place(name, text))
@@ -86,7 +82,7 @@ func (o *Options) Show(ctx context.Context, s *session.Session, c *client.Cluste
 	if o.Profile != "" {
 		args = append(args, "--profile="+s.Env.Path(o.Profile))
 	} else {
-		text, err := learned(ctx, c)
+		text, err := Learned(ctx, c, action)
 		if err != nil {
 			return err
 		}
@@ -108,8 +104,8 @@ func (o *Options) Show(ctx context.Context, s *session.Session, c *client.Cluste
 	return dynlab.Run(ctx, s, action, out, args...)
 }
 
-// load returns the load of the last hour of a model, if it is enough.
-func load(ctx context.Context, s *session.Session, c *client.Cluster, v client.View, model string) ([]mooncake.Request, error) {
+// Load returns the load of the last hour of a model as a trace, if it is enough; action begins the message if not.
+func Load(ctx context.Context, s *session.Session, c *client.Cluster, v client.View, model, action string) ([]byte, error) {
 	l, err := c.RecordedLoad(ctx, v, 0)
 	if err != nil {
 		return nil, &exit.Failure{Action: action, Err: err}
@@ -135,11 +131,15 @@ func load(ctx context.Context, s *session.Session, c *client.Cluster, v client.V
 	for _, n := range l.Silent {
 		s.Out.Warn("no answer from the frontend of %s: what it served is not simulated", n)
 	}
-	return trace, nil
+	var b bytes.Buffer
+	if err := mooncake.Write(&b, trace); err != nil {
+		return nil, &exit.Failure{Action: action, Err: err}
+	}
+	return b.Bytes(), nil
 }
 
-// learned returns the profile that the cluster has learned.
-func learned(ctx context.Context, c *client.Cluster) ([]byte, error) {
+// Learned returns the profile that the cluster has learned; action begins the message if there is none.
+func Learned(ctx context.Context, c *client.Cluster, action string) ([]byte, error) {
 	l, err := c.LearnedProfile(ctx)
 	if err != nil {
 		f := &exit.Failure{Action: action, Err: err}

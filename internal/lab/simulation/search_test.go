@@ -1,0 +1,115 @@
+package simulation
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	autoscalers "github.com/dynctl/dynctl/internal/lab/planner"
+	"github.com/dynctl/dynctl/internal/simulate"
+	"github.com/dynctl/dynctl/internal/topofile"
+)
+
+func searched(t *testing.T, rate float64, budget int) *Search {
+	t.Helper()
+	c := compared(t, Comparison{}, budget).Config
+	load := autoscalers.Load{Name: "constant", Seconds: 40, ISL: 3000, OSL: 100, Spread: 0.4, Rate: func(float64) float64 { return rate }}
+	arrivals := load.Arrivals(1)
+	return &Search{Config: c, Load: func() simulate.Source { return Drawn(arrivals) }, Budget: budget, Allowed: 0.05}
+}
+
+// A front has less misses with more devices, has what any topology within the budget can do with these, and says what it tried.
+func TestFront(t *testing.T) {
+	s := searched(t, 12, 4)
+	told := 0
+	s.Tried = func(n int, f Found) {
+		if told++; n != told || f.Result == nil {
+			t.Errorf("%d: %+v", n, f)
+		}
+	}
+	front, err := s.Front(t.Context())
+	if err != nil || len(front) < 2 || told != len(s.seen) {
+		t.Fatalf("%v, %v", front, err)
+	}
+	for i, f := range front {
+		if f.Devices > 4 || f.Devices != s.Devices(f.Topology) || f.Missed != Missed(f.Result) || i > 0 && (f.Devices <= front[i-1].Devices || f.Missed >= front[i-1].Missed) {
+			t.Errorf("%d: %+v", i, f)
+		}
+	}
+	// Every split, by trial.
+	for decode := 1; decode <= 4; decode++ {
+		for prefill := 0; prefill+decode <= 4; prefill++ {
+			n := 0
+			all := *s
+			all.Tried, all.seen = nil, map[Topology]*Found{}
+			f, err := all.try(t.Context(), Topology{Prefill: prefill, Decode: decode}, &n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			least := 1.0
+			for _, p := range front {
+				if p.Devices <= f.Devices {
+					least = min(least, p.Missed)
+				}
+			}
+			if f.Missed < least {
+				t.Errorf("%s misses %.3f, the front %.3f", f.Topology, f.Missed, least)
+			}
+		}
+	}
+}
+
+// A search ends where nothing is missed, and what is chosen holds the target with the fewest devices.
+func TestChoose(t *testing.T) {
+	s := searched(t, 0.5, 200)
+	front, err := s.Front(t.Context())
+	if err != nil || len(front) == 0 || front[len(front)-1].Missed != 0 || len(s.seen) > 30 {
+		t.Fatalf("%v of %d, %v", front, len(s.seen), err)
+	}
+	for _, tc := range []struct {
+		allowed float64
+		chosen  int
+		holds   bool
+	}{{0.5, 0, true}, {0.2, 1, true}, {0.1, 1, true}, {0.05, 2, false}} {
+		s.Allowed = tc.allowed
+		front := []Found{{Devices: 1, Missed: 0.5}, {Devices: 2, Missed: 0.1}, {Devices: 4, Missed: 0.06}}
+		if f, holds := s.Choose(front); f.Devices != front[tc.chosen].Devices || holds != tc.holds {
+			t.Errorf("%v: %+v %v", tc.allowed, f, holds)
+		}
+	}
+	if _, err := (&Search{Budget: MaxBudget + 1}).Front(t.Context()); err == nil {
+		t.Error("a budget without bounds")
+	}
+}
+
+// What is found is written as a file that declares it, with what the other file says besides.
+func TestFoundFile(t *testing.T) {
+	base, err := topofile.Parse(topofile.Source{}, []byte("model: {name: m, path: /m}\nprefill: 7\ndecode: {workers: 9, engine: {max_num_seqs: 8}}\nrouter: {policy: random}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for topology, want := range map[Topology]string{
+		{Decode: 3}:                            "random",
+		{Prefill: 2, Decode: 3}:                "random",
+		{Prefill: 2, Decode: 3, MaxLocal: 256}: "random threshold 256",
+	} {
+		text, err := Found{Topology: topology}.File(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := topofile.Parse(topofile.Source{}, text)
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		got := strings.Trim(string(f.Settings["router.policy"])+" "+string(f.Settings["disagg.conditional"])+" "+string(f.Settings["disagg.max_local_prefill_tokens"]), ` `)
+		if got = strings.ReplaceAll(got, `"`, ""); got != want || f.Topology.Prefill != topology.Prefill || f.Topology.Decode != 3 || f.Topology.Model.Name != "m" || !strings.Contains(string(text), "max_num_seqs: 8") {
+			t.Errorf("%s: %q in\n%s", topology, got, text)
+		}
+	}
+	var b bytes.Buffer
+	r := &simulate.Result{TTFT: simulate.Quantiles{P95: 12}, Goodput: &simulate.Goodput{RequestsPerS: 3}}
+	front := []Found{{Topology: Topology{Decode: 1}, Devices: 1, Missed: 0.25, Result: r}, {Topology: Topology{Prefill: 1, Decode: 2}, Devices: 3, Result: r}}
+	if err := ShowFront(&b, front, front[1]); err != nil || !strings.Contains(b.String(), "| 1 | 1 aggregated | 25.0 % | 12.0 ms |") || !strings.Contains(b.String(), "| 3 | 1P2D | 0.0 % |") || strings.Count(b.String(), "chosen") != 1 {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
