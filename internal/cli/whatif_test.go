@@ -1,16 +1,24 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/command"
 	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/cli/top"
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/tui"
 )
 
 // The load and the profile of the cluster, and both topologies, are put before dynlab; too little of any is refused.
@@ -67,10 +75,34 @@ func TestWhatIf(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "dynctl-what-if-*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+	shown := whatIfText(t, w, env, client.Action{Kind: client.ActScale, Workers: cluster.Counts{cluster.RolePrefill: 0}})
+	clitest.Has(t, "for a screen", shown, "simulate\n", "--file now:\n", "prefill:\n  workers: 1\n", "--compare next:\nmodel:\n  name: "+model+"\ndecode:\n")
 	r = w.ok("get", "profile")
 	clitest.Has(t, "profile", r.stdout, `"name": "`+model+`"`, `"step_s": 0.25`)
 	clitest.Has(t, "notes", r.stderr, "of "+model+", learned by node-1, 1m ago\n", "nothing has shown kv: 0 in the profile\n")
 	if r := w.run("diff", "-f", file, "--what-if"); r.code != exit.Failed {
 		t.Errorf("without dynlab: %+v", r)
 	}
+}
+
+// whatIfText asks what the dashboard asks.
+func whatIfText(t *testing.T, w *world, o options, order client.Action) string {
+	t.Helper()
+	asked := ""
+	look := func(ctx context.Context, _ client.Source, opts tui.Options) error {
+		var err error
+		asked, err = opts.WhatIf(ctx, order)
+		return err
+	}
+	a := command.New(session.Env{Environ: append(append([]string{"TERM=xterm"}, w.env...), o.env...), Executable: func() (string, error) { return "/nowhere/dynctl", nil }, Streams: term.Streams{Out: io.Discard, Err: io.Discard, InTTY: true, OutTTY: true}})
+	a.Do = func(ctx context.Context, r command.Runner) error {
+		r.(*top.Options).Dashboard = look
+		return r.Run(ctx)
+	}
+	root := root(a)
+	root.SetArgs([]string{"top"})
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return asked
 }

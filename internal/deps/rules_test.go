@@ -119,7 +119,7 @@ var onlyRules = []only{
 	{"cli/frontend", []string{"cli/exit", "cli/human", "cli/session", "client", "openai"}, "finds frontends for verbs that talk with them"},
 	{"cli/labflags", nil, "flags, for dynctl and for the laboratory, which it does not link"},
 	{"cli/dynlab", []string{"cli/exit", "cli/launch", "cli/session"}, "runs the laboratory as a process, for verbs"},
-	{"cli/whatif", []string{"cli/command", "cli/dynlab", "cli/exit", "cli/human", "cli/session", "cli/settings", "client", "config", "mooncake", "topofile"}, "puts a cluster's load, profile and topologies before the laboratory"},
+	{"cli/whatif", []string{"cli/command", "cli/declare", "cli/dynlab", "cli/exit", "cli/human", "cli/session", "cli/settings", "cli/term", "client", "config", "mooncake", "topofile"}, "puts a cluster's load, profile and topologies before the laboratory"},
 	{"cli/listing", []string{"cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster"}, "lists things of any kind"},
 	{"cli/settings", []string{"cli/human", "cli/listing", "cli/output", "client", "cluster", "config"}, "settings at run time, for get and set"},
 	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},

@@ -176,8 +176,12 @@ func (a *action) parseWorker(_ *moment.Moment, args []string) (client.Action, er
 // ask lays the question over the screen: nothing acts without it.
 func (m *model) ask(a *action, order client.Action) {
 	what := order.Text()
+	keys, whatIf := dialogKeys, (func() tea.Cmd)(nil)
+	if m.asks(order) {
+		keys, whatIf = keys+whatIfKeys, func() tea.Cmd { return m.simulate(order) }
+	}
 	m.over.push(&dialog{
-		action: a, order: order, m: m.shown, keys: keyNames(dialogKeys, m.shown.ASCII),
+		action: a, order: order, m: m.shown, keys: keyNames(keys, m.shown.ASCII), whatIf: whatIf,
 		say: m.say, cancelled: "cancelled: " + what,
 		confirm: func() tea.Cmd {
 			// The worker may have changed while the question stood.

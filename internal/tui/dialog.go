@@ -22,7 +22,8 @@ type dialog struct {
 	cancelled string // said when it is
 	say       func(st draw.Style, text string)
 	confirm   func() tea.Cmd
-	yes       bool // the button that enter presses is the acting one
+	whatIf    func() tea.Cmd // simulates it; nil where that is not offered
+	yes       bool           // the button that enter presses is the acting one
 }
 
 const dialogKeys = "← → tab choose   enter press   esc cancel"
@@ -36,6 +37,11 @@ func (d *dialog) press(k tea.KeyMsg) reply {
 		return reply{close: true}
 	}
 	switch k.String() {
+	case "w":
+		if d.whatIf != nil {
+			return reply{then: d.whatIf}
+		}
+		d.say(draw.Plain, "the question first: "+d.keys)
 	case "tab", "shift+tab", "left", "right", "h", "l", "up", "down", "j", "k":
 		d.yes = !d.yes
 	default:
@@ -118,7 +124,7 @@ func (d *dialog) buttons() []draw.Span {
 
 // draw puts the question in the middle of the panes.
 func (d *dialog) draw(a draw.Area) {
-	w := cells.Clamp(max(cells.Width(d.button())*2+18, 56), 20, a.W())
+	w := cells.Clamp(max(cells.Width(d.button())*2+18, cells.Width(d.keys)+4, 56), 20, a.W())
 	facts := d.facts(w - 4)
 	box := a.Popup(w, min(len(facts)+5, a.H()))
 	box.Box(d.m.Glyphs, " "+d.button()+"? ", "", draw.Focused)

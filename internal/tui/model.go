@@ -108,6 +108,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = m.press(msg)
 	case tea.MouseMsg:
 		m.pointer(tea.MouseEvent(msg))
+	case simulatedMsg:
+		m.simulated(msg)
 	case actedMsg:
 		m.acted(msg)
 	case logMsg:

@@ -1,12 +1,14 @@
 package tui
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
@@ -39,6 +41,10 @@ type Options struct {
 	Theme string // one of Themes; default auto
 	Color Color
 	ASCII bool // draw with ASCII characters only
+
+	// WhatIf tells, as lines of text, what a change would have done with the load of the last hour; nil: nobody
+	// knows. It must return soon after its context ends.
+	WhatIf func(context.Context, client.Action) (string, error)
 
 	// ReadOnly switches all actions off, beside what the source refuses.
 	ReadOnly bool

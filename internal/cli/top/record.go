@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/whatif"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/client/recording"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -18,6 +19,9 @@ func (o *Options) live(ctx context.Context, opts *tui.Options) (source client.So
 	c, err := o.Session.Connect(ctx, "cannot show the cluster")
 	if err != nil {
 		return nil, nil, err
+	}
+	opts.WhatIf = func(ctx context.Context, order client.Action) (string, error) {
+		return whatif.Text(ctx, o.Session, c, order)
 	}
 	live, err := c.Live(ctx, client.LiveOptions{Interval: o.Session.Config.Top.Interval, ReadOnly: o.Session.ReadOnly(), Inspect: o.Worker})
 	if err != nil {
