@@ -6,7 +6,7 @@
 //   - bench measures engine, request path, transfers, planes, and whole fleets (dynlab scale);
 //   - route replays traces against the routing policies in virtual time;
 //   - simulation plays loads of whole clusters in virtual time (dynlab simulate), and finds
-//     topologies for them (dynlab size);
+//     topologies for them (dynlab size); how close it comes to a real cluster (dynlab accuracy);
 //   - planner plays loads on a pretended cluster under autoscalers (dynlab plan);
 //   - drawings draws what the built-in vision model is trained with;
 //   - gpucheck runs, compares and measures the CUDA kernels on a GPU;
@@ -75,7 +75,7 @@ none is touched.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), planCommand(stdout), scaleCommand(stdout, stderr), sizeCommand(stdout, stderr), drawingsCommand(stdout), simulateCommand(stdout, stderr))
+	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout), planCommand(stdout), scaleCommand(stdout, stderr), sizeCommand(stdout, stderr), drawingsCommand(stdout), simulateCommand(stdout, stderr), accuracyCommand(stdout))
 	return cmd
 }
 
