@@ -44,16 +44,16 @@ func playDynlab(t *testing.T, script string) (dir string) {
 // dynlab gets the flags in the same directory, its streams are dynctl's, and so is its exit code.
 func TestSimulateRunsDynlab(t *testing.T) {
 	dir := playDynlab(t, `printf '[%s]' "$@"; pwd; echo "dynlab: no profile" >&2; exit 2`)
-	real, err := filepath.EvalSymlinks(dir)
+	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := labbed(t.Context(), dir, nil, "simulate", "-f", "a b.yaml", "--rate", "2", "--planner")
-	if r.code != exit.Usage || r.stdout != "[simulate][--file=a b.yaml][--rate=2][--planner=true]"+real+"\n" || r.stderr != "dynlab: no profile\n" {
+	if r.code != exit.Usage || r.stdout != "[simulate][--file=a b.yaml][--rate=2][--planner=true]"+at+"\n" || r.stderr != "dynlab: no profile\n" {
 		t.Errorf("%+v", r)
 	}
 	r = labbed(t.Context(), dir, nil, "simulate", "-o", "json")
-	if r.stdout != "[simulate][--json]"+real+"\n" {
+	if r.stdout != "[simulate][--json]"+at+"\n" {
 		t.Errorf("%+v", r)
 	}
 	r = labbed(t.Context(), dir, nil, "simulate", "-o", "yaml")
