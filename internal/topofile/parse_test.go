@@ -96,10 +96,10 @@ func TestParseProblems(t *testing.T) {
 	for _, tc := range []struct{ name, file, want string }{
 		{"empty", "", "t.yaml: the file is empty; the shortest topology is: decode: 1"},
 		{"no yaml", "a: [", "t.yaml:1: not valid YAML: did not find expected node content"},
-		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout, planner`},
+		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner`},
 		{"two documents", "decode: 1\n---\ndecode: 2", "t.yaml:2:1: a second document starts here; use one file for each namespace"},
-		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout, planner"},
-		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout, planner"},
+		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner"},
+		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner"},
 		{"unknown in a section", "decode: 1\nrouter:\n  polcy: x", "t.yaml:3:3: router.polcy: unknown key; did you mean policy?; expected one of policy, active_decode_blocks_threshold, active_prefill_tokens_threshold, active_prefill_tokens_threshold_frac, session_affinity, session_affinity_ttl, queue_policy"},
 		{"twice", "decode: 1\ndecode: 2", "t.yaml:2:1: decode: set twice; first in line 1"},
 		{"short and long", "decode: 1\nprefill:\n  workers: x", `t.yaml:3:12: prefill.workers: "x" is not a whole number from 0 to 1024`},
@@ -127,7 +127,7 @@ func TestParseProblems(t *testing.T) {
 		{"all at once", "decode: x\nprefill: 1\nplacement: tight\nfoo: 1\nengine: {kv_blocks: -1}",
 			`t.yaml:1:9: decode.workers: "x" is not a whole number from 0 to 1024
 t.yaml:3:12: placement: "tight" is not one of spread, pack
-t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, encode, disagg, router, rollout, planner
+t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner
 t.yaml:5:21: engine.kv_blocks: -1 is not a whole number from 0 to 1000000000`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

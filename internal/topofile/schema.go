@@ -31,10 +31,11 @@ func object(description string) map[string]any {
 // sections says what they are about.
 var sections = map[string]string{
 	"model": "What is served.", "engine": "How all workers compute, and within which limits.",
-	"prefill": "Workers that compute the KV blocks of prompts: their number, or more.",
-	"decode":  "Workers that generate tokens: their number, or more.",
-	"encode":  "Workers that turn images into embeddings: their number, or more.",
-	"disagg":  "Local or remote prefill. Changes at run time.", "router": "Choice of the worker. Changes at run time.",
+	"prefill":  "Workers that compute the KV blocks of prompts: their number, or more.",
+	"decode":   "Workers that generate tokens: their number, or more.",
+	"encode":   "Workers that turn images into embeddings: their number, or more.",
+	"frontend": "What frontends remember. Changes at run time.",
+	"disagg":   "Local or remote prefill. Changes at run time.", "router": "Choice of the worker. Changes at run time.",
 	"rollout":        "How many workers of a role change at a time. Changes at run time.",
 	"planner":        "What load the planner plans workers for, and whether it changes them. Changes at run time.",
 	"prefill.engine": "Settings of prefill workers that differ from engine.", "decode.engine": "Settings of decode workers that differ from engine.",
