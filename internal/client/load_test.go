@@ -28,7 +28,7 @@ func TestRecordedLoad(t *testing.T) {
 	pages := map[string][]cluster.RecordedLoad{
 		"node-1": {
 			{Since: at(-9), Requests: []cluster.RecordedRequest{q(4, 600, 9, 77, 88), q(1, 512, 5, 77)}},
-			{Since: at(-9), Requests: []cluster.RecordedRequest{q(6, 3, 0)}},
+			{Since: at(-9), Requests: []cluster.RecordedRequest{q(6, 3, 0, 5)}},
 		},
 		"node-2": {{Since: at(-3), Requests: []cluster.RecordedRequest{q(2, 700, 1, 99, 88), {At: at(3), Model: "other", Prompt: 1, Output: 1, Blocks: []uint64{5}}}}},
 		"node-3": {{Off: true, Since: at(9)}},

@@ -113,8 +113,11 @@ func TestCoarse(t *testing.T) {
 		}
 	}
 	one, other := coarse(prompt(1300), image(1200, 1210, 1), 7), coarse(prompt(1300), image(1200, 1210, 2), 7)
-	if moved := coarse(prompt(1300), image(1201, 1211, 1), 7); one[2] == other[2] || one[2] == moved[2] {
+	if moved := coarse(prompt(1300), image(1201, 1210, 1), 7); one[2] == other[2] || one[2] == moved[2] {
 		t.Error("another image, or another place of it, has the same hash")
+	}
+	if other := coarse(prompt(1300, 600), nil, 7); other[2] == whole[2] {
+		t.Error("a hash says nothing of what is before its block")
 	}
 	if a, b := coarse(prompt(511), nil, 7), coarse(prompt(511), nil, 7); a[0] != b[0] || a[0] == coarse(prompt(510), nil, 7)[0] {
 		t.Error("short prompts are told apart by something else than their tokens")

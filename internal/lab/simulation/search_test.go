@@ -77,6 +77,10 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%v: %+v %v", tc.allowed, f, holds)
 		}
 	}
+	a, b, same := &Found{Missed: 0.5}, &Found{Missed: 0.2}, &Found{Missed: 0.5}
+	if better(a, b) != b || better(b, a) != b || better(a, same) != a || better(nil, a) != a || better(a, nil) != a {
+		t.Error("what misses less is not the better one")
+	}
 	if _, err := (&Search{Budget: MaxBudget + 1}).Front(t.Context()); err == nil {
 		t.Error("a budget without bounds")
 	}
