@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
@@ -51,7 +52,10 @@ func (s *settings) planner() (live.Settings, error) {
 	override(s, settingPlannerForecast, &p.ForecastInterval)
 	override(s, settingPlannerCoolDown, &p.CoolDown)
 	d, _ := s.settings()
-	return live.Settings{Planner: plannerConfig(p), Connector: live.Connector(p.Connector), MaxLocalPrefill: d.MaxLocalPrefillTokens}, p.Check()
+	return live.Settings{
+		Planner: plannerConfig(p), Connector: live.Connector(p.Connector), MaxLocalPrefill: d.MaxLocalPrefillTokens,
+		LeastDelay: limitsOf(d).Conditional.Rule == cluster.ConditionalLeastDelay,
+	}, p.Check()
 }
 
 // plannerConfig returns the core's configuration. A worker takes one device of its node, which may be a

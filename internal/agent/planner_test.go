@@ -18,7 +18,7 @@ func TestPlannerSettings(t *testing.T) {
 	n := startTestNode(t)
 	all, err := n.settings.planner()
 	cfg := all.Planner
-	if err != nil || cfg.Validate() == nil || all.MaxLocalPrefill != n.cfg.Disagg.MaxLocalPrefillTokens || all.Connector != live.ConnectorTopology {
+	if err != nil || cfg.Validate() == nil || all.MaxLocalPrefill != n.cfg.Disagg.MaxLocalPrefillTokens || all.Connector != live.ConnectorTopology || !all.LeastDelay {
 		t.Errorf("%+v %v: devices are for the loop to fill in, and nothing else", all, err)
 	}
 	if cfg.Devices = 8; cfg.Validate() != nil {
@@ -33,7 +33,7 @@ func TestPlannerSettings(t *testing.T) {
 	for name, value := range map[string]string{
 		settingPlannerMode: `"act"`, settingPlannerConnector: `"virtual"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
 		settingPlannerDevices: "12", settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
-		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingPlannerCoolDown: `"20s"`, settingMaxLocal: "77",
+		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingPlannerCoolDown: `"20s"`, settingMaxLocal: "77", settingRule: `"threshold"`,
 	} {
 		set(name, value)
 	}

@@ -37,6 +37,8 @@ type Settings struct {
 	Connector Connector
 	// MaxLocalPrefill is disagg.max_local_prefill_tokens.
 	MaxLocalPrefill int
+	// LeastDelay says that disagg.conditional is least-delay.
+	LeastDelay bool
 }
 
 const (
@@ -185,6 +187,7 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	if !l.configure(settings.Planner, wrong) {
 		return
 	}
+	l.eval.leastDelay = settings.LeastDelay
 	o.Hold = l.actor.hold(now, v, l.settled, settings.Connector)
 	d := l.core.Tick(now, o)
 	l.actor.settle(now, v, o, d.Late)

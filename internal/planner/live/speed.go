@@ -37,6 +37,8 @@ type Speed struct {
 type evaluator struct {
 	speed  *Speed
 	target planner.Target
+	// leastDelay says that prompts are computed where they delay least.
+	leastDelay bool
 }
 
 // Evaluate implements planner.Evaluator.
@@ -45,7 +47,7 @@ func (e *evaluator) Evaluate(plan planner.Plan, f planner.Forecast) (planner.Out
 }
 
 func (e *evaluator) queueing() planner.Queueing {
-	return planner.Queueing{Performance: e.speed, Target: e.target, Chunk: e.speed.profile.Limits.MaxBatchTokens, Handover: e.speed.Handover()}
+	return planner.Queueing{Performance: e.speed, Target: e.target, LeastDelay: e.leastDelay, Chunk: e.speed.profile.Limits.MaxBatchTokens, Handover: e.speed.Handover()}
 }
 
 // Handover returns how long a transfer of KV takes, on average; 0 before the first.
