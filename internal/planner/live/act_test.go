@@ -140,7 +140,13 @@ func TestBudgetIsLowered(t *testing.T) {
 		defer w.plans("node-1", nil)()
 		w.rate = 40
 		w.live(60)
-		w.set(func() { w.settings.Planner.Devices = 2 })
+		before := len(w.writes)
+		w.set(func() { w.settings.Planner.Devices, w.obeys = 2, false })
+		w.live(20)
+		if n := len(w.writes) - before; n != 1 {
+			t.Errorf("%d changes before the controller has followed", n)
+		}
+		w.set(func() { w.obeys = true })
 		w.until("two workers are left", 20, func() bool { return w.plan() == (planner.Plan{Prefill: 1, Decode: 1}) && w.carried() })
 		w.live(200)
 		if w.plan() != (planner.Plan{Prefill: 1, Decode: 1}) {

@@ -266,6 +266,23 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// A flip in which the worker fails is none that ended.
+func TestFailedFlip(t *testing.T) {
+	g := NewGatherer(t0, nil)
+	one := status("worker-1", cluster.RoleDecode, 0, 1, 0)
+	v := view(one)
+	g.Observe(at(1), v)
+	a := v.Assignments["worker-1"]
+	a.Role = cluster.RolePrefill
+	v.Assignments["worker-1"] = a
+	g.Look(at(2), v)
+	one.State = cluster.StateFailed
+	v.Status["worker-1"] = one
+	if g.Look(at(3), v); len(g.finished) != 0 || len(g.pending) != 1 {
+		t.Errorf("%+v, pending %+v", g.finished, g.pending)
+	}
+}
+
 // The speed of a worker is that of the costs that its counters were made with, once enough was seen.
 func TestSpeed(t *testing.T) {
 	costs := profile.Costs{Step: 0.004, Decode: 0.0001, DecodeContext: 1e-7, Token: 2e-5, ChunkContext: 1e-9}

@@ -171,6 +171,9 @@ func (w *world) check(i int) {
 	if n := to.Prefill + to.Decode; n > x.devices {
 		wrong("%d of %d devices", n, x.devices)
 	}
+	if from == to {
+		wrong("nothing changes")
+	}
 	if to.Decode < 1 {
 		wrong("nothing serves")
 	}
