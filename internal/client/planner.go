@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -160,6 +161,9 @@ func viewOfPlanner(r planner.Report) cluster.PlannerView {
 	}
 	if o.Finished > 0 {
 		v.Observed.ISL, v.Observed.OSL = &o.ISL, &o.OSL
+	}
+	for _, c := range slices.Backward(r.Changes) {
+		v.Orders = append(v.Orders, cluster.PlannerOrder{Time: c.Time, Node: c.Node, Text: c.Words(), Result: c.Outcome()})
 	}
 	if c := d.Predicted(); c != nil {
 		v.Predicted.TTFT, v.Predicted.ITL, v.Predicted.Miss = ms(c.Outcome.TTFT), ms(c.Outcome.ITL), &c.Outcome.Miss

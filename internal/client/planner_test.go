@@ -39,8 +39,19 @@ func TestPlannerWatch(t *testing.T) {
 		tell := func(r planner.Report) { p.heard(event(t, r)) }
 		tell(plannerReport("node-1", time.Now(), planner.RefusedNoChange, 1, 1))
 		time.Sleep(5 * time.Second)
-		tell(plannerReport("node-1", time.Now(), planner.CauseForecast, 1, 2))
+		r := plannerReport("node-1", time.Now(), planner.CauseForecast, 1, 2)
+		for i, result := range []planner.Result{planner.ResultDone, planner.ResultUnderWay} {
+			c := planner.Change{Time: time.Now().Add(-time.Minute), Node: "node-2", From: planner.Plan{Decode: i + 1}, To: planner.Plan{Decode: i + 2}, Cause: planner.CauseForecast, Result: result}
+			if result == planner.ResultDone {
+				c.Ended = time.Now()
+			}
+			r.Changes = append(r.Changes, c)
+		}
+		tell(r)
 		v := p.newest()
+		if o := v.Orders; len(o) != 2 || o[0].Result != "under way" || o[1].Result != "done after 1m0s" || o[1].Node != "node-2" || !strings.HasPrefix(o[1].Text, "1 aggregated -> 2 aggregated: ") {
+			t.Errorf("orders %+v", o)
+		}
 		if !v.Proposes() || v.Why() != "forecast" || v.Mode != "advise" || v.Node != "node-1" || v.Every != 5*time.Second || !v.NextCheck.Equal(v.HeardAt.Add(5*time.Second)) || v.Current.String() != "1 aggregated" || v.Proposal.Decode != 2 || *v.Queued != 0 {
 			t.Errorf("%+v", v)
 		}

@@ -37,6 +37,8 @@ type PlannerView struct {
 	// nil is a gap.
 	Rates     []*float64 `json:"rates,omitempty"`
 	Forecasts []*float64 `json:"forecasts,omitempty"`
+	// Orders are what planners in mode act have ordered, newest first.
+	Orders []PlannerOrder `json:"orders,omitempty"`
 	// Changes are the decisions that said something new, newest first.
 	Changes []PlannerChange `json:"changes,omitempty"`
 }
@@ -87,6 +89,14 @@ type PlannerChange struct {
 	To   PlannerPlan `json:"to"`
 	Why  string      `json:"why"`  // the cause or the refusal, by name
 	Text string      `json:"text"` // the decision as a sentence
+}
+
+// PlannerOrder is a change of the workers that a planner has ordered, or could not.
+type PlannerOrder struct {
+	Time   time.Time `json:"time"`
+	Node   string    `json:"node"`   // whose planner it was
+	Text   string    `json:"text"`   // what was ordered, and why
+	Result string    `json:"result"` // what became of it
 }
 
 // Proposes reports whether another plan is proposed.

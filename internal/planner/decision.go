@@ -30,6 +30,7 @@ type Cause string
 // Causes.
 const (
 	CauseForecast  Cause = "forecast"  // the throughput loop: the load that is expected or measured
+	CauseDivide    Cause = "divide"    // the same load, by fewer workers that are divided otherwise
 	CauseLoad      Cause = "load"      // the load loop: all workers of a role miss
 	CauseDown      Cause = "down"      // fewer workers carry the load
 	CauseTakeBack  Cause = "take_back" // a start that is no longer needed

@@ -28,6 +28,7 @@ var sentences = map[Refusal]string{
 // causes say what a change is for.
 var causes = map[Cause]string{
 	CauseForecast:  "the load needs it",
+	CauseDivide:    "fewer workers carry the load if they are divided so",
 	CauseLoad:      "all workers of the role miss",
 	CauseDown:      "fewer workers carry the load",
 	CauseTakeBack:  "the load that it was for has gone",

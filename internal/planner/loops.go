@@ -94,7 +94,9 @@ func (p *Planner) grow(now time.Time, o Observation, load demand, d *Decision) b
 		d.Refusal, target = RefusedBudget, d.Current
 	}
 	s.explain(d, target)
-	d.Proposal, d.Cause = target, CauseForecast
+	if d.Proposal, d.Cause = target, CauseForecast; p.cfg.DevicesOf(target) < p.cfg.DevicesOf(d.Current) {
+		d.Cause = CauseDivide
+	}
 	if target == d.Current && d.Refusal == "" && !p.cooling(now, d, best.Plan) {
 		d.Refusal = RefusedBudget
 	}

@@ -416,3 +416,34 @@ func TestMeasuredRates(t *testing.T) {
 		t.Errorf("after a long gap: %d steps", len(h.steps))
 	}
 }
+
+// least is an evaluator to which so many workers of each role hold any load, and fewer do not.
+type least struct{ prefill, decode int }
+
+func (l least) Evaluate(plan Plan, _ Forecast) (o Outcome, _ error) {
+	if plan.Prefill < l.prefill {
+		o.MissTTFT, o.PrefillLoad = 1, 0.99
+	}
+	if plan.Decode < l.decode {
+		o.MissITL, o.DecodeLoad = 1, 0.99
+	}
+	o.Miss = max(o.MissTTFT, o.MissITL)
+	return o, nil
+}
+
+// Fewer workers that are divided otherwise are not said to be more.
+func TestDividedOtherwise(t *testing.T) {
+	cfg := config()
+	cfg.StepDown = 2
+	s := newScene(t, cfg, Plan{Prefill: 3, Decode: 1})
+	s.p.evaluator = least{1, 2}
+	var d Decision
+	for range 12 {
+		if d = s.tick(70); d.Changes() {
+			break
+		}
+	}
+	if d.Cause != CauseDivide || d.Proposal.Prefill+d.Proposal.Decode >= 4 {
+		t.Errorf("%v for %q: %q", d.Proposal, d.Cause, d.Lines())
+	}
+}

@@ -56,6 +56,18 @@ func (c Change) Words() string {
 	return fmt.Sprintf("%s -> %s: %s, because %s", c.From, c.To, actionWords(c.Actions), causes[c.Cause])
 }
 
+// Outcome says what became of it.
+func (c Change) Outcome() string {
+	text := strings.ReplaceAll(string(c.Result), "_", " ")
+	if !c.Ended.IsZero() && c.Result != ResultConflict {
+		text += " after " + c.Ended.Sub(c.Time).Round(time.Second/10).String()
+	}
+	if c.Detail != "" && c.Cause != "" {
+		text += ", " + c.Detail
+	}
+	return text
+}
+
 // Wanted is a [Target] as it is told, with the budget.
 type Wanted struct {
 	Goal       Goal          `json:"goal"`

@@ -105,7 +105,9 @@ func TestPlannerStates(t *testing.T) {
 
 // The planner falls silent on the screen by itself, and its changes are filtered like other rows.
 func TestPlannerOnTheScreen(t *testing.T) {
-	sc := newScreen(t, labSnapshot(), 100, 30, Options{})
+	first := labSnapshot()
+	first.Planner.Orders = []cluster.PlannerOrder{{Time: noon().Add(-time.Minute), Node: "n2", Text: "2P4D -> 2P5D: start 1 decode, because the load needs it", Result: "done after 31s"}}
+	sc := newScreen(t, first, 100, 30, Options{})
 	sc.press("P")
 	sc.has("›P planner decisions", "12:04:29 forecast", "11:57:31 cool_down", "observed mean", "max 21.2/s", "last 5m")
 	sc.press("/", "type:stale", "enter")
@@ -116,7 +118,9 @@ func TestPlannerOnTheScreen(t *testing.T) {
 	sc.press("y")
 	sc.has("devices: 8")
 	sc.press("esc", "enter")
-	sc.has("planner advises a change", "2P5D, 7 devices: prefill load 0.98", "changes, newest first")
+	sc.has("planner advises a change", "2P5D, 7 devices: prefill load 0.98", "carried out, newest first", "12:03:31  2P4D -> 2P5D: start 1 decode, because the load needs it, by n2: done after 31s")
+	sc.press("end")
+	sc.has("changes, newest first")
 	sc.send(tea.WindowSizeMsg{Width: 100, Height: 100})
 	sc.press("esc", "?")
 	sc.has("how many workers the planner wants", "requests that miss TTFT or ITL")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,12 +128,5 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 
 // changeLine says what was ordered, when, by whom, and what became of it.
 func changeLine(c planner.Change) string {
-	text := fmt.Sprintf("%s UTC by %s: %s: %s", c.Time.UTC().Format(time.TimeOnly), c.Node, c.Words(), strings.ReplaceAll(string(c.Result), "_", " "))
-	if !c.Ended.IsZero() && c.Result != planner.ResultConflict {
-		text += " after " + human.Duration(c.Ended.Sub(c.Time))
-	}
-	if c.Detail != "" && c.Cause != "" {
-		text += ", " + c.Detail
-	}
-	return text
+	return fmt.Sprintf("%s UTC by %s: %s: %s", c.Time.UTC().Format(time.TimeOnly), c.Node, c.Words(), c.Outcome())
 }

@@ -54,7 +54,7 @@ func TestExplainPlanner(t *testing.T) {
 		}), "node-1", "act", []string{
 			"state acts, a change is under way", "refusal change_unfinished",
 			"change 11:59:00 UTC by node-1: 1P1D -> 2P1D: start 1 prefill, because the load needs it: under way\nchange 11:55:00 UTC by node-1: 2P1D -> 1P1D: ",
-			"change 11:00:00 UTC by node-2: what its topology says: overtaken after 10:00\n",
+			"change 11:00:00 UTC by node-2: what its topology says: overtaken after 10m0s\n",
 		}},
 		{"another goal", report(func(r *planner.Report) { r.Target.Goal = planner.GoalCost }), "node-1", "advise", []string{"target goal cost, with at most 8 devices"}},
 	} {

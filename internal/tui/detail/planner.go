@@ -39,20 +39,32 @@ func (m *planning) Sections(width int) [][]Section {
 		draw.Fact("mode", cells.OrUnknown(p.Mode), draw.Plain),
 		draw.Fact("by", p.Node+", "+cells.Age(max(m.At().Sub(p.HeardAt), 0))+" ago", draw.Plain))
 	out := []Section{{"decision", first}, m.rates("observed requests/s", p.Rates, room), m.rates("forecast requests/s", p.Forecasts, room)}
-	var changes [][]draw.Span
+	var orders, changes [][]draw.Span
+	for _, o := range p.Orders {
+		orders = append(orders, m.dated(o.Time, o.Text+", by "+o.Node+": "+o.Result, room)...)
+	}
+	if len(orders) > 0 {
+		out = append(out, Section{"carried out, newest first", orders})
+	}
 	for _, c := range p.Changes {
-		at := c.Time.In(m.Location).Format(time.TimeOnly) + "  "
-		for i, line := range cells.Fold(c.Why+": "+c.Text, max(room-len(at), 10)) {
-			if i > 0 {
-				at = cells.PadRight("", len(at))
-			}
-			changes = append(changes, []draw.Span{draw.Dim.Text(at), draw.Plain.Text(line)})
-		}
+		changes = append(changes, m.dated(c.Time, c.Why+": "+c.Text, room)...)
 	}
 	if len(changes) == 0 {
 		changes = [][]draw.Span{{draw.Dim.Text("none was seen")}}
 	}
 	return [][]Section{append(out, Section{"changes, newest first", changes})}
+}
+
+// dated is a text after its time, in lines of that width.
+func (m *planning) dated(t time.Time, text string, width int) (out [][]draw.Span) {
+	at := t.In(m.Location).Format(time.TimeOnly) + "  "
+	for i, line := range cells.Fold(text, max(width-len(at), 10)) {
+		if i > 0 {
+			at = cells.PadRight("", len(at))
+		}
+		out = append(out, []draw.Span{draw.Dim.Text(at), draw.Plain.Text(line)})
+	}
+	return out
 }
 
 // rates draws how a rate went.
