@@ -71,11 +71,11 @@ func (w *Role) serve(ctx context.Context, r *requestplane.Request, send func(any
 	w.Media.Tell(req.RequestID, req.Worker, &req.Part, took, hit)
 	w.desk.offered(image, hit)
 	begin := time.Now()
-	how, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, Cached: hit}, send, w.Ending)
-	if how == media.OfferRead {
+	transport, read, err := w.Media.Offer(ctx, &req, rows, protocol.EncodeReply{Worker: w.Worker, Cached: hit}, send, w.Ending)
+	if read {
 		took, bytes := time.Since(begin), 4*int64(len(rows))*int64(len(rows[0]))
 		w.KV.Moved(bytes, took)
-		w.Meter.EmbeddingsSent(w.KV.TransportTo(req.EngineID), bytes, took)
+		w.Meter.EmbeddingsSent(transport, bytes, took)
 	}
 	if err != nil {
 		return role.RemoteError(media.Remote(err))

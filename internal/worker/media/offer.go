@@ -13,16 +13,16 @@ import (
 // offers are embeddings that a peer may read, by ticket.
 type offers struct {
 	mu       sync.Mutex
-	byTicket map[string]chan struct{} // closed when the peer has read
+	byTicket map[string]chan string // gets the transport, as the peer told, when it has read
 }
 
-func (o *offers) add(ticket string) <-chan struct{} {
+func (o *offers) add(ticket string) <-chan string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byTicket == nil {
-		o.byTicket = map[string]chan struct{}{}
+		o.byTicket = map[string]chan string{}
 	}
-	read := make(chan struct{})
+	read := make(chan string, 1)
 	o.byTicket[ticket] = read
 	return read
 }
@@ -42,48 +42,39 @@ func (p *Plane) Noticed(n protocol.PrefillNotice) {
 	defer p.offers.mu.Unlock()
 	if read := p.offers.byTicket[n.Ticket]; read != nil {
 		delete(p.offers.byTicket, n.Ticket)
-		close(read)
+		read <- n.Transport
 	}
 }
 
-// Offered is how an offer ended.
-type Offered string
-
-// The ends of an offer.
-const (
-	OfferRead Offered = "read"
-	OfferLeft Offered = "left" // the reader went, its time was up, or this worker ends
-)
-
 // Offer lets the peer that asked read embeddings. It completes reply with where they are,
 // sends it, and returns when nobody reads any more: the peer told so, ctx ended, or ending
-// was closed.
-func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][]float32, reply protocol.EncodeReply, send func(any) error, ending <-chan struct{}) (how Offered, err error) {
+// was closed. read says that the peer has read them, and transport how, for metrics.
+func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][]float32, reply protocol.EncodeReply, send func(any) error, ending <-chan struct{}) (transport string, read bool, err error) {
 	defer func() {
-		if how == OfferRead {
+		if read {
 			p.read.Add(1)
 		} else {
 			p.left.Add(1)
 		}
 	}()
 	if p.arena == nil {
-		return OfferLeft, ErrNoEncoder
+		return "", false, ErrNoEncoder
 	}
 	width := p.cfg.Width
 	piece, err := p.arena.take(ctx, 4*width*len(rows))
 	if err != nil {
-		return OfferLeft, err
+		return "", false, err
 	}
 	piece.fill(rows)
 	desc := piece.desc()
 	ticket, err := p.cfg.KV.Agent().OpenTicket(nixl.TicketSpec{Access: nixl.Read, Descs: []nixl.Desc{desc}, Deadline: req.Deadline, Tag: req.RequestID})
 	if err != nil {
 		piece.put()
-		return OfferLeft, fmt.Errorf("open ticket: %w", err)
+		return "", false, fmt.Errorf("open ticket: %w", err)
 	}
 	pointOffered.Hit()
 	defer p.letGo(req, ticket, piece, ending)
-	read := p.offers.add(ticket.String())
+	done := p.offers.add(ticket.String())
 	defer p.offers.remove(ticket.String())
 	reply.Shape, reply.DType = []int{len(rows), width}, protocol.DTypeFloat32
 	reply.Readable = protocol.Readable{
@@ -91,31 +82,31 @@ func (p *Plane) Offer(ctx context.Context, req *protocol.EncodeRequest, rows [][
 		EngineID:    p.cfg.KV.Name(), Metadata: p.cfg.KV.Agent().Metadata(), Key: ticket.String(), Operation: protocol.ReadOperation,
 	}
 	if err := send(reply); err != nil {
-		return OfferLeft, err
+		return "", false, err
 	}
 	pointOfferTold.Hit()
 	late := time.NewTimer(time.Until(req.Deadline))
 	defer late.Stop()
 	select {
-	case <-read:
+	case told := <-done:
 		pointOfferRead.Hit()
-		return OfferRead, nil
+		return p.cfg.KV.Transport(told), true, nil
 	case <-late.C:
-		return OfferLeft, fmt.Errorf("%w: %s has not read the embeddings by the deadline", context.DeadlineExceeded, req.Worker)
+		return "", false, fmt.Errorf("%w: %s has not read the embeddings by the deadline", context.DeadlineExceeded, req.Worker)
 	case <-ending:
 	case <-ctx.Done():
 		// The reader has let go of the call. Its notice comes another way, perhaps later.
 		grace := time.NewTimer(noticeGrace)
 		defer grace.Stop()
 		select {
-		case <-read:
+		case told := <-done:
 			pointOfferRead.Hit()
-			return OfferRead, nil
+			return p.cfg.KV.Transport(told), true, nil
 		case <-grace.C:
 		case <-ending:
 		}
 	}
-	return OfferLeft, nil
+	return "", false, nil
 }
 
 // noticeGrace bounds the wait for the notice of a reader that has gone.

@@ -71,7 +71,7 @@ func (f *Finder) transfer(ctx context.Context, reply *protocol.EncodeReply, m *I
 		return nil, err
 	}
 	defer piece.put() // nothing of the transfer is under way then
-	notice, err := protocol.Marshal(protocol.PrefillNotice{RequestID: m.of.Request, Ticket: reply.Readable.Key, Phase: protocol.PrefillRead, Worker: f.p.cfg.Worker, Bytes: int64(remote.Len)})
+	notice, err := protocol.Marshal(protocol.PrefillNotice{RequestID: m.of.Request, Ticket: reply.Readable.Key, Phase: protocol.PrefillRead, Worker: f.p.cfg.Worker, Bytes: int64(remote.Len), Transport: f.p.cfg.KV.TransportTo(peer)})
 	if err != nil {
 		return nil, err
 	}
