@@ -180,11 +180,11 @@ func TestBounds(t *testing.T) {
 		t.Errorf("one more than wait for Accept: %v", err)
 	}
 	for len(from.pipes) < maxPipes {
-		if _, err := from.newConn(from.root + ".A"); err != nil {
+		if err := from.add(from.newConn(from.root + ".A")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := from.newConn(""); !errors.Is(err, ErrRefused) {
+	if err := from.add(from.newConn("")); !errors.Is(err, ErrRefused) {
 		t.Errorf("one more than the process may have: %v", err)
 	}
 	if err := from.Close(); err != nil || len(from.pipes) != 0 {
@@ -328,8 +328,8 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		h := &Hub{pipes: map[string]*Conn{}, poke: make(chan struct{}, 1), extra: extraWindow, cfg: Config{}.withDefaults()}
 		h.leave = func() {} // it receives nothing from NATS
-		c, err := h.newConn(Root + ".A.B")
-		if err != nil {
+		c := h.newConn(Root + ".A.B")
+		if err := h.add(c); err != nil {
 			t.Fatal(err)
 		}
 		close(c.opened)

@@ -118,7 +118,8 @@ func (h *Hub) Dial(ctx context.Context, subject string) (*Conn, error) {
 }
 
 func (h *Hub) dial(ctx context.Context, subject string) (*Conn, error) {
-	c, err := h.newConn("")
+	c := h.newConn("")
+	err := h.add(c)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +156,9 @@ func (c *Conn) open(subject string) error {
 	return nil
 }
 
-// newConn adds a pipe. Without a remote end, it is about to be dialed. With one, the caller
-// holds its out, sends kindAccept and unlocks: a beat of the hub must not come before.
-func (h *Hub) newConn(remote string) (*Conn, error) {
+// newConn makes a pipe, which the hub has once it is added. Without a remote end, it is about to be
+// dialed.
+func (h *Hub) newConn(remote string) *Conn {
 	token := rand.Text()
 	c := &Conn{
 		hub: h, token: token, own: h.root + "." + token, remote: remote,
@@ -165,19 +166,21 @@ func (h *Hub) newConn(remote string) (*Conn, error) {
 		window: baseWindow, allowed: baseWindow,
 	}
 	c.readable.L, c.writable.L = &c.mu, &c.mu
+	return c
+}
+
+// add has the hub pass messages to a pipe, and send beats on it.
+func (h *Hub) add(c *Conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.startLocked(); err != nil {
-		return nil, err
+		return err
 	}
 	if len(h.pipes) >= maxPipes {
-		return nil, fmt.Errorf("%w: this process has %d pipes", ErrRefused, maxPipes)
+		return fmt.Errorf("%w: this process has %d pipes", ErrRefused, maxPipes)
 	}
-	if remote != "" {
-		c.out.Lock()
-	}
-	h.pipes[token] = c
-	return c, nil
+	h.pipes[c.token] = c
+	return nil
 }
 
 func (h *Hub) startLocked() (err error) {

@@ -75,22 +75,22 @@ func (l *Listener) receive(m events.CoreMessage) {
 		l.hub.refuse(m.Reply, "another version of pipes")
 		return
 	}
-	c, err := l.hub.newConn(m.Reply)
-	if err != nil {
-		l.hub.refuse(m.Reply, "no room for another pipe")
-		return
-	}
-	c.mu.Lock()
+	c := l.hub.newConn(m.Reply)
 	c.limit, c.expected = h.allowed, 1
-	c.mu.Unlock()
 	close(c.opened)
-	accepted := l.offer(c)
-	c.out.Unlock()
-	if !accepted {
+	if !l.open(c) {
 		l.hub.refuse(m.Reply, "no room for another pipe")
 		c.fail(ErrRefused, "")
 		_ = c.Close() // never fails
 	}
+}
+
+// open adds a new pipe and offers it. The hub's beats wait until the peer has been told: the acceptance is
+// the first message that it hears.
+func (l *Listener) open(c *Conn) bool {
+	c.out.Lock()
+	defer c.out.Unlock()
+	return l.hub.add(c) == nil && l.offer(c)
 }
 
 // offer tells the peer of a new pipe, and hands it to Accept. The caller holds the pipe's out.

@@ -9,12 +9,15 @@ import (
 	"github.com/dynctl/dynctl/internal/natspipe/natspipetest"
 )
 
-// The first message to who dialed is that it was accepted, also if the hub beats or asks for
-// beats before.
+// The first message to who dialed is that it was accepted, also if the hub beats all the time.
 func TestAcceptIsFirst(t *testing.T) {
 	s := startServer(t, server.Options{})
 	hub, peer := s.hub(Config{}), natspipetest.Bus(t, s.URL())
-	heard, subject := make(chan events.CoreMessage, 8), Root+".peer.pipe"
+	ln, err := hub.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard, subject := make(chan events.CoreMessage, 1<<16), Root+".peer.pipe"
 	stop, err := peer.Receive(subject, "", func(m events.CoreMessage) { heard <- m })
 	if err != nil {
 		t.Fatal(err)
@@ -23,15 +26,17 @@ func TestAcceptIsFirst(t *testing.T) {
 	if _, err := peer.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := hub.newConn(subject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := hub.newConn(subject)
+	close(c.opened)
+	ln.mu.Lock() // which the acceptance waits for
+	opened := make(chan bool)
+	go func() { opened <- ln.open(c) }()
+	until(t, "the hub has the pipe", func() bool { return len(hub.all()) == 1 })
 	hub.beat()
-	if err := c.sendLocked(kindAccept, nil); err != nil {
-		t.Fatal(err)
+	ln.mu.Unlock()
+	if !<-opened {
+		t.Fatal("it is not accepted")
 	}
-	c.out.Unlock()
 	hub.beat()
 	for number, want := range []kind{kindAccept, kindBeat} {
 		if h, _, err := parse((<-heard).Data); err != nil || h.kind != want || h.number != uint64(number) {
