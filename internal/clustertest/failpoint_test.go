@@ -101,14 +101,17 @@ var deathsOfReader = []death{
 	{point: "embeddings.arrived"},
 }
 
-// A step that the source of the workers names is a step at which they are killed.
+// deathOfPlanner is that of the node that leads: TestPlannerActs.
+var deathOfPlanner = death{point: "planner.declared"}
+
+// A step that the source names is a step at which a process is killed.
 func TestEveryFailpointIsTried(t *testing.T) {
 	tried := map[string]bool{}
-	for _, d := range slices.Concat(deathsOfPrefill, deathsOfDecode, deathsOfSource, deathsOfTarget, deathsOfEncode, deathsOfReader) {
+	for _, d := range slices.Concat(deathsOfPrefill, deathsOfDecode, deathsOfSource, deathsOfTarget, deathsOfEncode, deathsOfReader, []death{deathOfPlanner}) {
 		tried[d.point] = true
 	}
 	if want := failpoint.Names(); len(want) == 0 || !slices.Equal(slices.Sorted(maps.Keys(tried)), want) {
-		t.Errorf("tried %q, the workers have %q", slices.Sorted(maps.Keys(tried)), want)
+		t.Errorf("tried %q, the product has %q", slices.Sorted(maps.Keys(tried)), want)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestPlannerActs(t *testing.T) {
 	})
 	c.WaitRemotePrefill()
 	c.Lead(1)
-	if err := c.Nodes[1].DieAt("planner.declared", 1); err != nil {
+	if err := c.Nodes[1].DieAt(deathOfPlanner.point, 1); err != nil {
 		t.Fatal(err)
 	}
 	l := &load{}

@@ -301,7 +301,7 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 				return kvs
 			}
 			if !drained {
-				patience.Until(t, "all five are announced", func() bool { return len(announced()) == 5 })
+				patience.Until(t, "all are announced", func() bool { return len(announced()) == announcements })
 			}
 			closed(t, f)
 			if err := <-ended; err != nil {
@@ -313,6 +313,9 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 		})
 	}
 }
+
+// announcements is how many endpoints a frontend has in discovery.
+const announcements = 6
 
 // What can never be announced ends a frontend with the reason.
 func TestAnnouncedOnce(t *testing.T) {
@@ -331,7 +334,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	patience.Until(t, "it is announced", func() bool {
 		first.mu.Lock()
 		defer first.mu.Unlock()
-		return len(first.announced) == 5
+		return len(first.announced) == announcements
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -29,7 +29,6 @@ const (
 const rememberedChanges = 10
 
 var (
-	pointDeciding = failpoint.New("planner.deciding") // nothing is written yet
 	pointDeclared = failpoint.New("planner.declared") // the topology is; the rest, and what is told of it, is not
 )
 
@@ -262,7 +261,6 @@ func (a *actor) act(ctx context.Context, now time.Time, v View, d planner.Decisi
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
-	pointDeciding.Hit()
 	err := a.write(ctx, now, v, plan, &change, cfg.StaleAfter)
 	switch {
 	case err == nil:
