@@ -122,6 +122,9 @@ func (l *measured) ask(ctx context.Context, c *clustertest.Cluster, seed, prompt
 // those that clients measured and the time that the engine computed, and it advises. When the node that
 // leads is killed, another one goes on, and only that one has metrics.
 func TestPlannerAdvises(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("package planner/live runs with the race detector; here, it would plan for workers that are that slow")
+	}
 	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Decode: 1, LeaseTTL: faultTTL, Nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}},

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/planner"
 )
 
@@ -68,6 +69,9 @@ func (l *load) run(ctx context.Context, c *clustertest.Cluster) {
 // In mode act, workers come for a load that rises, and go when it falls. The leader is killed when it has changed
 // the topology and told nobody. No request fails.
 func TestPlannerActs(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("package planner/live runs with the race detector; here, it would plan for workers that are that slow")
+	}
 	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Prefill: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
