@@ -64,7 +64,7 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 			return
 		}
 		req.Advance(out.tokens)
-		switch {
+		switch ended := context.Cause(ctx); { // asked once: the client may leave at any time
 		case out.finish == protocol.FinishLength:
 			x.add("finished")
 			if bad {
@@ -77,10 +77,10 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 		case moved != nil:
 			x.add("moves")
 			x.pause(ctx, r, 100)
-		case context.Cause(ctx) == errLeft:
+		case errors.Is(ended, errLeft):
 			x.add("left")
 			return
-		case ctx.Err() != nil:
+		case ended != nil:
 			x.blame("%s did not end in %s: %d of %d tokens in %d attempts, last %v", id, clientPatience, len(got), n, attempt+1, out.err)
 			x.stuck()
 			return
