@@ -99,7 +99,7 @@ func (d Decision) Lines() []string {
 		case ReasonCoolDownLeft:
 			line("cool-down: %.0f s left", r.Value)
 		case ReasonSeenRequests:
-			line("seen: %.0f of %.0f requests missed a target, so that more workers have to wait, whatever is predicted", n(ReasonSeenMissed), r.Value)
+			line("seen: %.0f of %.0f requests missed a target under these workers: they stay, whatever is predicted", n(ReasonSeenMissed), r.Value)
 		case ReasonRequestsSeen:
 			line("requests whose lengths are known: %.0f", r.Value)
 		case ReasonUnfinished:
