@@ -33,8 +33,8 @@ down: build ## stop the local cluster
 build: ## build bin/dynctl, bin/dynamod and bin/dynlab
 	go build -trimpath -o bin/ ./cmd/...
 
-install: ## put dynctl and dynamod where go install does (GOBIN, else ~/go/bin)
-	go install -trimpath ./cmd/dynctl ./cmd/dynamod
+install: ## put dynctl, dynamod and dynlab where go install does (GOBIN, else ~/go/bin)
+	go install -trimpath ./cmd/...
 
 test: ## run all tests
 	go test $(LINK) -p $(PARALLEL) -timeout $(TIMEOUT) $(LONG) ./...
