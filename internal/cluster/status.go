@@ -141,6 +141,7 @@ type WorkerStats struct {
 
 	StepNanosTotal     uint64 `json:"step_ns_total"`      // computing
 	StepWaitNanosTotal uint64 `json:"step_wait_ns_total"` // waiting for a shared device
+	StepGapNanosTotal  uint64 `json:"step_gap_ns_total"`  // between steps that follow each other
 	// StepMissNanosTotal adds up the errors of predicted step durations.
 	StepMissNanosTotal uint64 `json:"step_miss_ns_total"`
 	// MixedStepsTotal counts the steps that both decode and prefill. MixedTokensTotal

@@ -9,15 +9,21 @@ type pace struct {
 	// wait is the recent mean time, in seconds, that passed between the ends of two steps
 	// without computing: other users of the device, drawing tokens.
 	wait  float64
-	began time.Time // of the current step
-	ended time.Time // of the previous step; zero after a pause
+	began time.Time     // of the current step
+	gap   time.Duration // from the end of the previous step until then; 0 after a pause
+	ended time.Time     // of the previous step; zero after a pause
 }
 
 // waitGain is the weight of one step in the mean of waits.
 const waitGain = 0.2
 
 // begin notes that the backend starts a step.
-func (p *pace) begin(now time.Time) { p.began = now }
+func (p *pace) begin(now time.Time) {
+	p.began, p.gap = now, 0
+	if !p.ended.IsZero() {
+		p.gap = now.Sub(p.ended)
+	}
+}
 
 // pause notes that the engine has nothing to compute.
 func (p *pace) pause() { p.ended = time.Time{} }
@@ -25,7 +31,7 @@ func (p *pace) pause() { p.ended = time.Time{} }
 // end learns from a step with work w that the backend has computed.
 func (p *pace) end(now time.Time, b Backend, w *stepWork) StepReport {
 	r := StepReport{
-		Decodes: w.decodes, DecodeContext: w.decodeContext, PrefillTokens: w.tokens, ChunkContext: w.chunkContext, Wall: now.Sub(p.began),
+		Decodes: w.decodes, DecodeContext: w.decodeContext, PrefillTokens: w.tokens, ChunkContext: w.chunkContext, Wall: now.Sub(p.began), Gap: p.gap,
 	}
 	r.Busy = r.Wall
 	if t, ok := b.(BusyTimer); ok {
@@ -73,6 +79,9 @@ type StepReport struct {
 	Predicted     time.Duration // predicted value of Busy; 0 for the very first step
 	Busy          time.Duration // computing
 	Wall          time.Duration // computing and waiting for the device
+	// Gap is the time since the step before, in which tokens were handed out and this step was
+	// put together; 0 if there was nothing to compute meanwhile.
+	Gap time.Duration
 }
 
 // report publishes the report of a step.
@@ -80,6 +89,7 @@ func (e *Engine) report(r StepReport) {
 	c := &e.count
 	c.StepNanosTotal += uint64(r.Busy)
 	c.StepWaitNanosTotal += uint64(r.Wall - r.Busy)
+	c.StepGapNanosTotal += uint64(r.Gap)
 	if r.Predicted > 0 {
 		c.StepMissNanosTotal += uint64(max(r.Busy-r.Predicted, r.Predicted-r.Busy))
 	}

@@ -28,6 +28,40 @@ func TestMixedStepsAreCounted(t *testing.T) {
 	}
 }
 
+// The time between two steps counts where there was work meanwhile, and not before the first
+// step, after a pause, or after a step that failed.
+func TestGapsBetweenSteps(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	var e Engine
+	b := steady{busy: 4 * time.Millisecond}
+	step := func(from, to int) {
+		e.pace.begin(at(from))
+		e.report(e.pace.end(at(to), b, &stepWork{decodes: 1, decodeContext: 10}))
+	}
+	step(100, 105)
+	if e.count.StepGapNanosTotal != 0 {
+		t.Errorf("%d ns before the first step", e.count.StepGapNanosTotal)
+	}
+	step(107, 112)
+	step(113, 118)
+	e.pace.pause()
+	step(200, 205)
+	if gap := time.Duration(e.count.StepGapNanosTotal); gap != 3*time.Millisecond {
+		t.Errorf("gaps of %s, want 3 ms", gap)
+	}
+	if busy, wait := time.Duration(e.count.StepNanosTotal), time.Duration(e.count.StepWaitNanosTotal); busy != 16*time.Millisecond || wait != 4*time.Millisecond {
+		t.Errorf("%s busy, %s waited", busy, wait)
+	}
+}
+
+// steady is a backend whose steps compute for so long.
+type steady struct {
+	Backend
+	busy time.Duration
+}
+
+func (s steady) Busy() time.Duration { return s.busy }
+
 // The work of steps adds up, each of its features on its own.
 func TestWorkOfStepsAddsUp(t *testing.T) {
 	var e Engine

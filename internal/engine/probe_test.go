@@ -37,7 +37,7 @@ func (s *steps) step() error {
 // figures are the statistics without measured times.
 func figures(e *engine.Engine) cluster.WorkerStats {
 	st := e.Stats()
-	st.StepNanosTotal, st.StepMissNanosTotal, st.StepWaitNanosTotal = 0, 0, 0
+	st.StepNanosTotal, st.StepMissNanosTotal, st.StepWaitNanosTotal, st.StepGapNanosTotal = 0, 0, 0, 0
 	return st
 }
 

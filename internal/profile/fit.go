@@ -44,48 +44,78 @@ var ErrSamples = errors.New("no costs follow from the samples")
 // Fit finds the costs that describe measured steps best: the least sum of squared relative
 // errors, with no cost below zero. A short step counts as much as a long one.
 //
+// Errors are relative to what is predicted, which takes some rounds: each weighs samples by the
+// costs of the round before, the first one by what was measured. With a relative error of
+// deviation s that came by chance, costs by errors relative to what was measured would be 2s² too
+// low, since a sample that is short by chance would weigh more than one that is long (McCullagh and
+// Nelder, Generalized Linear Models, chapter 9: constant coefficient of variation).
+//
 // With five costs there are 31 sets of those above zero. The least squares of each set are
 // solved by their normal equations, and the best solution without a negative cost wins. It
 // is the exact minimum, since the best costs under the bound are the least squares of those
 // that are above it (Lawson and Hanson, Solving Least Squares Problems, chapter 23).
 func Fit(samples []Sample) (Costs, Quality, error) {
-	var e equations
+	expected := make([]float64, len(samples))
 	for i, s := range samples {
 		if !(s.Seconds > 0 && s.Seconds <= maxSeconds) {
 			return Costs{}, Quality{}, fmt.Errorf("%w: step %d takes %v seconds", ErrSamples, i, s.Seconds)
 		}
-		e.add(s.features(), s.Seconds)
-	}
-	cost, found := e.best()
-	if !found {
-		return Costs{}, Quality{}, fmt.Errorf("%w: there are %d", ErrSamples, len(samples))
+		expected[i] = s.Seconds
 	}
 	var c Costs
-	for j, v := range c.all() {
-		*v = cost[j]
+	var e equations
+	for range fitRounds {
+		var ok bool
+		if c, e, ok = fit(samples, expected); !ok {
+			return Costs{}, Quality{}, fmt.Errorf("%w: there are %d", ErrSamples, len(samples))
+		}
+		for i, s := range samples {
+			// A sample of work that costs almost nothing, by chance or since it says nothing, would
+			// else decide alone.
+			expected[i] = max(c.predict(s), s.Seconds/maxWeight)
+		}
 	}
 	return c, c.quality(samples, &e), nil
 }
 
-// equations are the normal equations of relative errors: rows are features divided by the
-// measured seconds, and each right side is 1.
-type equations struct {
-	gram  [numFeatures][numFeatures]float64
-	right [numFeatures]float64
-	n     int
+const (
+	fitRounds = 6 // costs change by less than a thousandth of the noise after
+	maxWeight = 4 // of a sample, over that by what was measured
+)
+
+// fit finds the costs with the least squares of errors that are relative to the expected seconds
+// of each sample.
+func fit(samples []Sample, expected []float64) (c Costs, e equations, ok bool) {
+	for i, s := range samples {
+		e.add(s.features(), s.Seconds, expected[i])
+	}
+	cost, ok := e.best()
+	for j, v := range c.all() {
+		*v = cost[j]
+	}
+	return c, e, ok
 }
 
-func (e *equations) add(x [numFeatures]float64, seconds float64) {
+// equations are the normal equations of relative errors: rows are features, and right sides
+// measured seconds, both divided by what is expected.
+type equations struct {
+	gram    [numFeatures][numFeatures]float64
+	right   [numFeatures]float64
+	squares float64 // of the right sides
+}
+
+func (e *equations) add(x [numFeatures]float64, seconds, expected float64) {
+	y := seconds / expected
 	for j := range x {
-		x[j] /= seconds
+		x[j] /= expected
 	}
 	for j := range x {
-		e.right[j] += x[j]
+		e.right[j] += x[j] * y
 		for k := range x {
 			e.gram[j][k] += x[j] * x[k]
 		}
 	}
-	e.n++
+	e.squares += y * y
 }
 
 // best returns the costs with the least error among all sets of features that have a
@@ -102,11 +132,11 @@ func (e *equations) best() (best [numFeatures]float64, found bool) {
 		if !ok {
 			continue
 		}
-		err := float64(e.n)
+		err := e.squares
 		for j := range cost {
 			err -= cost[j] * e.right[j] // the squared error of least squares, by their equations
 		}
-		if err < least-1e-12*float64(e.n) {
+		if err < least-1e-12*e.squares {
 			best, least, found = cost, err, true
 		}
 	}

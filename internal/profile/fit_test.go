@@ -55,9 +55,13 @@ func TestFitKeepsCostsAboveZero(t *testing.T) {
 			w := randomWork(r)
 			samples = append(samples, Sample{Work: w, Seconds: (1e-3 + 1e-5*float64(w.Tokens)) * math.Exp(r.NormFloat64())})
 		}
-		got, _, err := Fit(samples)
-		if err != nil {
-			t.Fatal(err)
+		measured := make([]float64, len(samples))
+		for i, s := range samples {
+			measured[i] = s.Seconds
+		}
+		got, _, ok := fit(samples, measured)
+		if !ok {
+			t.Fatal("no costs")
 		}
 		least := squares(got, samples)
 		for range 300 {
@@ -80,6 +84,33 @@ func TestFitKeepsCostsAboveZero(t *testing.T) {
 	}
 	if zeros == 0 {
 		t.Error("no bound was needed: this test shows nothing")
+	}
+}
+
+// What is predicted of many samples whose errors came by chance is their mean, also where the errors
+// are large: weighed by what was measured, it would be a fifth too low here.
+func TestFitIsNotBiased(t *testing.T) {
+	want := example().Step
+	r := rand.New(rand.NewPCG(7, 8))
+	var samples []Sample
+	measured, truth := 0.0, 0.0
+	for range 4000 {
+		w := randomWork(r)
+		s := Sample{Work: w, Seconds: want.StepSeconds(w) * math.Exp(0.35*r.NormFloat64()-0.35*0.35/2)} // mean 1
+		samples = append(samples, s)
+		measured, truth = measured+s.Seconds, truth+want.StepSeconds(w)
+	}
+	got, _, err := Fit(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	predicted := 0.0
+	for _, s := range samples {
+		predicted += got.predict(s)
+	}
+	// A mean of 4000 has an error of 0.35/sqrt(4000), or 0.6 %; three of these.
+	if math.Abs(predicted/truth-1) > 0.018 || math.Abs(measured/truth-1) > 0.018 {
+		t.Errorf("%.4v s predicted, %.4v s measured, %.4v s true", predicted, measured, truth)
 	}
 }
 

@@ -153,7 +153,7 @@ func TestWorkerWindows(t *testing.T) {
 		next cluster.WorkerStatus
 		step time.Duration
 	}{
-		{"works", status("worker-1", cluster.RoleDecode, 5, 1, 30), 12 * time.Millisecond},
+		{"works", status("worker-1", cluster.RoleDecode, 5, 1, 30), 13 * time.Millisecond},
 		{"idle", status("worker-1", cluster.RoleDecode, 5, 1, 10), 0},
 		{"another run", status("worker-1", cluster.RoleDecode, 5, 2, 40), 0},
 		{"counters reset", status("worker-1", cluster.RoleDecode, 5, 1, 4), 0},
@@ -168,6 +168,7 @@ func TestWorkerWindows(t *testing.T) {
 		tell(g, 1, 5, 1)
 		if tc.step > 0 {
 			tc.next.Stats.StepWaitNanosTotal = 20 * 2_000_000 // waits for a shared device
+			tc.next.Stats.StepGapNanosTotal = 20 * 1_000_000  // between the steps
 		}
 		g.Worker(at(5), tc.next)
 		o := g.Observe(at(5), view(first))
@@ -183,6 +184,9 @@ func TestWorkerWindows(t *testing.T) {
 		}
 		if (len(speed.rows) == 1) != (tc.step > 0) {
 			t.Errorf("%s: %d rows", tc.name, len(speed.rows))
+		}
+		if tc.step > 0 && speed.rows[0].Seconds != 20*0.011 { // what waits for others is not the worker's
+			t.Errorf("%s: %+v", tc.name, speed.rows[0])
 		}
 	}
 	// A window with nothing but prompts tells how long these took.

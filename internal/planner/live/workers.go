@@ -31,7 +31,7 @@ func (w *workerNews) hear(now time.Time, st cluster.WorkerStatus) {
 // work is what a worker did in a window.
 type work struct {
 	sample profile.Sample
-	wall   time.Duration // of the steps, with waits for a shared device
+	wall   time.Duration // of the steps, with gaps between them and waits for a shared device
 
 	transfers uint64        // of KV
 	moving    time.Duration // of these, together
@@ -44,7 +44,7 @@ func (w *workerNews) window() (done work, ok bool) {
 	same := w.base.InstanceID == w.last.InstanceID
 	w.base = w.last
 	for _, c := range [][2]uint64{
-		{a.StepsTotal, b.StepsTotal}, {a.StepNanosTotal, b.StepNanosTotal}, {a.StepWaitNanosTotal, b.StepWaitNanosTotal}, {a.StepDecodesTotal, b.StepDecodesTotal},
+		{a.StepsTotal, b.StepsTotal}, {a.StepNanosTotal, b.StepNanosTotal}, {a.StepWaitNanosTotal, b.StepWaitNanosTotal}, {a.StepGapNanosTotal, b.StepGapNanosTotal}, {a.StepDecodesTotal, b.StepDecodesTotal},
 		{a.StepDecodeContextTotal, b.StepDecodeContextTotal}, {a.StepTokensTotal, b.StepTokensTotal}, {a.StepChunkContextTotal, b.StepChunkContextTotal},
 		{a.TransfersTotal, b.TransfersTotal}, {a.TransferNanosTotal, b.TransferNanosTotal},
 	} {
@@ -53,7 +53,7 @@ func (w *workerNews) window() (done work, ok bool) {
 	if !same {
 		return work{}, false
 	}
-	busy := time.Duration(b.StepNanosTotal - a.StepNanosTotal)
+	busy := time.Duration(b.StepNanosTotal - a.StepNanosTotal + b.StepGapNanosTotal - a.StepGapNanosTotal)
 	return work{
 		sample: profile.Sample{
 			Work: profile.Work{
