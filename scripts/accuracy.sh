@@ -2,7 +2,7 @@
 # Says how close a simulation comes to a real cluster of this machine, with the built-in model:
 # accuracy.sh DIR [TOPOLOGY [SECONDS [RATE]]], with dynctl, dynamod and dynlab in DIR and a topology file,
 # one aggregated worker without it. One load teaches the cluster how fast its workers are, another one is
-# measured and simulated. The machine must be quiet, and its workers must not share cores.
+# measured and simulated. The machine must be quiet. Its workers share its cores, in turns.
 set -euo pipefail
 bin=$(realpath "$1") topology=${2:+$(realpath "$2")} seconds=${3:-300} rate=${4:-2}
 while read -r name; do unset "$name"; done < <(compgen -e | grep -E "^(DYN|ETCD|NATS)") # settings of the programs
@@ -26,4 +26,4 @@ ctl get profile --save profile.json
 ctl bench --rate "$rate" --duration "${seconds}s" --isl uniform:200:1200 --osl uniform:16:64 --seed 2 --save run.json -q >/dev/null
 ctl get trace --since "$((seconds + 20))s" --save trace.jsonl
 ctl get topology -o yaml >topology.yaml
-"$bin/dynlab" accuracy --report run.json --trace trace.jsonl --profile profile.json -f topology.yaml
+"$bin/dynlab" accuracy --report run.json --trace trace.jsonl --profile profile.json -f topology.yaml --shared-devices 1

@@ -66,7 +66,8 @@ func TestWhatIf(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	clitest.Has(t, "what dynlab got", r.stdout, "simulate\n", "--trace load.jsonl:\n{\"timestamp\":0,\"input_length\":9,\"output_length\":3,\"hash_ids\":[0]}\n", "\n{\"timestamp\":60000,",
-		"--file now:\n", "decode:\n  workers: 2\n", "--compare next:\n", "prefill:\n  workers: 2\ndecode:\n  workers: 3\n", "--profile profile.json:\n", `"step_s": 0.25`)
+		"--file now:\n", "decode:\n  workers: 2\n", "--compare next:\n", "prefill:\n  workers: 2\ndecode:\n  workers: 3\n", "--profile profile.json:\n", `"step_s": 0.25`, "--shared-devices=1\n")
+	clitest.Has(t, "what people are told", r.stderr, "up to 5 workers share 1 device: they compute in turns")
 	r = w.with(t.Context(), env, "up", "--decode", "5", "--what-if", "--profile", file, "-o", "json")
 	if r.code != 0 || w.topology().Decode != 2 {
 		t.Errorf("%+v", r)

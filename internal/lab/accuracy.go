@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/bench"
+	"github.com/dynctl/dynctl/internal/cli/labflags"
 	"github.com/dynctl/dynctl/internal/lab/simulation"
 	"github.com/dynctl/dynctl/internal/topofile"
 )
@@ -20,6 +21,7 @@ import (
 // accuracyFlags are the flags of dynlab accuracy.
 type accuracyFlags struct {
 	report, trace, profile, file string
+	sharedDevices                int
 	json                         bool
 }
 
@@ -50,6 +52,7 @@ scripts/accuracy.sh does all of it, on a cluster of its own.`,
 	flags.StringVar(&f.trace, "trace", "", "the same load as the frontends recorded it")
 	flags.StringVar(&f.profile, "profile", "", "profile of the workers")
 	flags.StringVarP(&f.file, "file", "f", "", "topology file of the cluster")
+	labflags.SharedDevices(flags, &f.sharedDevices)
 	flags.BoolVar(&f.json, "json", false, "print the figures as JSON")
 	return cmd
 }
@@ -87,6 +90,7 @@ func (f *accuracyFlags) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	c.SharedDevices = f.sharedDevices
 	simulated, err := simulation.Last(ctx, c, requests, measured.Succeeded)
 	if err != nil {
 		return err

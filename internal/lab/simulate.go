@@ -85,7 +85,7 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	for _, p := range configs {
 		p.Config.Load, p.Config.Seed, p.Config.Records = load(), f.Seed, f.Records && f.json
-		p.Config.TTFT, p.Config.ITL, p.Config.Interval = f.TTFT, f.ITL, f.Interval
+		p.Config.TTFT, p.Config.ITL, p.Config.Interval, p.Config.SharedDevices = f.TTFT, f.ITL, f.Interval, f.SharedDevices
 		begin := time.Now()
 		if p.Result, err = simulate.Run(ctx, p.Config); err != nil {
 			return err

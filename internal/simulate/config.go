@@ -22,6 +22,10 @@ type Config struct {
 	// Without prefill workers the cluster is aggregated.
 	Prefill, Decode int
 
+	// SharedDevices is how many devices the workers share, in turns, as CPU workers of a machine do;
+	// 0: each has its own. Workers take them one after the other.
+	SharedDevices int
+
 	Policy string // of the router, one of router.Policies; default kv
 	// Strategy is protocol.StrategyDecodeFirst or StrategyPrefillFirst, the default here.
 	Strategy string
@@ -119,6 +123,8 @@ func (c Config) withDefaults() (Config, router.Policy, error) {
 		return c, nil, fmt.Errorf("simulate: strategy %q is not %s or %s", c.Strategy, protocol.StrategyPrefillFirst, protocol.StrategyDecodeFirst)
 	case c.Prefill < 0 || c.Decode < 0 || c.Prefill+c.Decode > c.MaxWorkers:
 		return c, nil, fmt.Errorf("simulate: %d prefill and %d decode workers are not between 0 and %d together", c.Prefill, c.Decode, c.MaxWorkers)
+	case c.SharedDevices < 0 || c.SharedDevices > c.MaxWorkers:
+		return c, nil, fmt.Errorf("simulate: %d shared devices are not between 0 and %d", c.SharedDevices, c.MaxWorkers)
 	case c.Decode == 0 && c.Controller == nil:
 		return c, nil, errors.New("simulate: no decode worker")
 	}

@@ -20,6 +20,7 @@ type simulation struct {
 
 	workers []*worker // all that are not gone, in the order of their ids
 	lastID  cluster.InstanceID
+	devices []device // that workers share; none if each has its own
 	want    map[cluster.Role]int
 
 	index    *kvindex.Index
@@ -69,6 +70,10 @@ func newSimulation(cfg Config) (*simulation, error) {
 	}
 	s.gate = fairqueue.NewGate(s.capacity(), fairqueue.Limits{Waiting: cfg.MaxQueued, Cost: maxQueuedTokens})
 	s.network.s = s
+	s.devices = make([]device, cfg.SharedDevices)
+	for i := range s.devices {
+		s.devices[i].s = s
+	}
 	s.tally.begin(s)
 	for _, role := range roles {
 		for range s.want[role] {

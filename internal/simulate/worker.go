@@ -30,9 +30,13 @@ type worker struct {
 	readySince time.Duration
 	flips      bool // to the other role, once it is drained
 
-	engine *engine.Stepper
-	device mock.Timed
-	ahead  time.Duration // that the engine's clock is ahead, during a step
+	engine  *engine.Stepper
+	backend mock.Timed
+	ahead   time.Duration // that the engine's clock is ahead, during a step
+	chunks  bool          // the present step has chunks of prompts
+
+	device *device       // that it shares with others; nil if it has one of its own
+	left   time.Duration // of the present step, when the device last began or left it
 	busy   bool          // a step is being computed, or what it gave is being handed out
 	again  bool          // step was called meanwhile
 	began  bool          // the backend was called in the present Step
@@ -52,7 +56,7 @@ type worker struct {
 	egress  int            // transfers from it
 	ingress int            // transfers to it
 	worked  time.Duration  // in steps that have begun, less what of them is still to come
-	ends    time.Duration  // of the present step
+	ends    time.Duration  // of the present step, on a device of its own
 	seen    observedWorker // by the controller
 }
 
@@ -86,6 +90,7 @@ type kvEvent struct {
 func (s *simulation) newWorker(id cluster.InstanceID, role cluster.Role) (*worker, error) {
 	w := &worker{s: s, id: id, name: cluster.WorkerName(int(id)), since: s.now, ordered: s.now, started: s.now, readySince: -1}
 	w.done = w.endStep
+	w.device = s.freest()
 	return w, w.equip(role)
 }
 
@@ -96,7 +101,7 @@ func (w *worker) equip(role cluster.Role) error {
 		w.profile = w.s.PrefillProfile
 	}
 	l := w.profile.Limits
-	w.device = mock.Timed{BlockSize: l.BlockSize, MaxContext: l.MaxContext, Took: w.took, Token: w.token}
+	w.backend = mock.Timed{BlockSize: l.BlockSize, MaxContext: l.MaxContext, Took: w.took, Token: w.token}
 	var observe func(engine.StepReport)
 	if w.s.Observe != nil || w.s.Controller != nil {
 		observe = func(r engine.StepReport) {
@@ -110,7 +115,7 @@ func (w *worker) equip(role cluster.Role) error {
 	w.engine, err = engine.NewStepper(engine.Config{
 		Observe: observe, NumBlocks: l.KVBlocks, MaxSeqs: l.MaxSeqs, MaxBatchTokens: l.MaxBatchTokens, ITLTarget: profile.Seconds(l.ITLTarget), Sink: w,
 		Now: func() time.Time { return time.Unix(0, 0).Add(w.s.now + w.ahead) },
-	}, &w.device)
+	}, &w.backend)
 	if err != nil {
 		return fmt.Errorf("simulate worker %s: %w", w.name, err)
 	}
@@ -125,6 +130,7 @@ func (w *worker) took(batch []engine.BatchSeq) time.Duration {
 	for i := range batch {
 		work.Add(batch[i].Start, len(batch[i].Tokens))
 	}
+	w.chunks = work.Tokens > 0
 	w.ahead = profile.Seconds(w.profile.StepSeconds(work))
 	return w.ahead
 }
@@ -195,9 +201,13 @@ func (w *worker) step() error {
 			w.s.result.Steps++
 		}
 		if took > 0 {
-			w.ends = w.s.now + took
 			w.worked += took
-			w.s.at(w.ends, w.done)
+			if w.device != nil {
+				w.device.compute(w, took)
+			} else {
+				w.ends = w.s.now + took
+				w.s.at(w.ends, w.done)
+			}
 			return w.handEarly()
 		}
 		if err := errors.Join(w.handEarly(), w.collect()); err != nil {
@@ -315,8 +325,11 @@ func (w *worker) report() {
 
 // workedBy returns how long the worker has computed until now.
 func (w *worker) workedBy(now time.Duration) time.Duration {
-	if w.busy {
-		return w.worked - (w.ends - now)
+	switch {
+	case !w.busy:
+		return w.worked
+	case w.device != nil:
+		return w.worked - w.device.left(w, now)
 	}
-	return w.worked
+	return w.worked - (w.ends - now)
 }

@@ -12,6 +12,7 @@ type Simulate struct {
 	Profile, PrefillProfile string
 	Tables                  string
 	Prefill, Decode         int
+	SharedDevices           int
 
 	Trace    string
 	Speed    float64
@@ -41,6 +42,7 @@ func (f *Simulate) Add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Tables, "dynamo-profile", "", "folder of results of NVIDIA Dynamo's profiler: its tables, in place of the profile's costs of steps")
 	fs.IntVar(&f.Prefill, "prefill", 0, "number of prefill workers, without -f")
 	fs.IntVar(&f.Decode, "decode", 1, "number of decode workers, without -f")
+	SharedDevices(fs, &f.SharedDevices)
 	fs.StringVar(&f.Trace, "trace", "", "trace of requests in the format of Mooncake")
 	fs.Float64Var(&f.Speed, "speed", 1, "play the trace so many times as fast")
 	fs.IntVar(&f.Repeat, "repeat", 1, "play the trace so many times, one after the other")
@@ -59,6 +61,11 @@ func (f *Simulate) Add(fs *pflag.FlagSet) {
 	fs.IntVar(&f.Budget, "budget", 0, "devices that the planner may use; 0: those of the first cluster")
 	fs.BoolVar(&f.Records, "records", false, "with JSON, a record of each request")
 	fs.StringVar(&f.SVG, "svg", "", "write charts of the series of the first cluster into this file")
+}
+
+// SharedDevices adds the flag for how many devices the workers share.
+func SharedDevices(fs *pflag.FlagSet, into *int) {
+	fs.IntVar(into, "shared-devices", 0, "devices that the workers share, in turns, as CPU workers of a machine do; 0: each has its own")
 }
 
 // Shared is a list of flags that two programs have.

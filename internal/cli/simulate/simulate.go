@@ -44,10 +44,10 @@ dynlab, which dynctl looks for beside itself and in PATH.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.Flags.Add(fs)
-	command.Grouped(fs, "Cluster", "file", "compare", "profile", "prefill-profile", "dynamo-profile", "prefill", "decode")
+	command.Grouped(fs, "Cluster", "file", "compare", "profile", "prefill-profile", "dynamo-profile", "prefill", "decode", "shared-devices")
 	command.Grouped(fs, "Load", "trace", "speed", "repeat", "rate", "isl", "osl", "prefix-share", "prefixes", "turns", "duration", "seed")
 	command.Grouped(fs, "Report", "ttft", "itl", "interval", "planner", "budget", "records", "svg")
-	command.Rare(fs, "prefill-profile", "dynamo-profile", "speed", "repeat", "isl", "osl", "prefix-share", "prefixes", "turns", "duration", "seed", "interval", "planner", "budget", "records", "svg")
+	command.Rare(fs, "prefill-profile", "dynamo-profile", "shared-devices", "speed", "repeat", "isl", "osl", "prefix-share", "prefixes", "turns", "duration", "seed", "interval", "planner", "budget", "records", "svg")
 	return cmd
 }
 
