@@ -38,7 +38,9 @@ that misses no more than --percentile allows.
 
 It does not simulate all topologies: with one worker more it goes on from the best split of the
 workers before, moves workers between the roles while that misses less, and tries workers without roles and
-lengths up to which decode workers compute prompts themselves. It ends where nothing is missed.`,
+lengths up to which decode workers compute prompts themselves. It ends where nothing is missed.
+
+With several profiles, of workers of 1, 2, ... devices, it tries each pair of them for prefill and decode workers.`,
 		Example: `  dynlab size --profile h100.json --trace conversation.jsonl --ttft 1s --itl 25ms --budget 12
   dynlab size --profile h100.json --trace conversation.jsonl --ttft 1s --itl 25ms --save topology.yaml
   dynlab size --profile h100.json -f topology.yaml --trace conversation.jsonl --speed 2 --ttft 1s --itl 25ms --json`,
@@ -56,7 +58,7 @@ lengths up to which decode workers compute prompts themselves. It ends where not
 
 func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
-	case f.Profile == "" || f.Trace == "":
+	case len(f.Profiles) == 0 || f.Trace == "":
 		return usageError{errors.New("name a --profile of the workers and a --trace")}
 	case f.TTFT <= 0 || f.ITL <= 0:
 		return usageError{errors.New("name the targets: --ttft and --itl")}
@@ -67,15 +69,9 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case !(f.Speed > 0 && f.Speed <= 1e6):
 		return usageError{errors.New("--speed is not above 0 and at most 1e6")}
 	}
-	decode, err := readProfile(f.Profile)
+	decode, prefill, err := f.profiles()
 	if err != nil {
 		return err
-	}
-	var prefill *profile.Profile
-	if f.PrefillProfile != "" {
-		if prefill, err = readProfile(f.PrefillProfile); err != nil {
-			return err
-		}
 	}
 	requests, err := readTrace(f.Trace)
 	if err != nil {
@@ -94,13 +90,24 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	config, _, err := simulation.Declared(base, decode, prefill)
+	config, _, err := simulation.Declared(base, decode[0], prefill)
 	if err != nil {
 		return err
 	}
+	of := map[int]simulation.Profiles{}
+	for _, p := range decode {
+		c, _, err := simulation.Declared(base, p, nil)
+		if err != nil {
+			return err
+		}
+		of[p.Devices] = simulation.Profiles{Prefill: c.PrefillProfile, Decode: c.Profile}
+	}
+	if len(of) == 1 {
+		of = nil // nothing to choose
+	}
 	config.TTFT, config.ITL = f.TTFT, f.ITL
 	s := simulation.Search{
-		Config: config, Load: func() simulate.Source { return simulate.NewTrace(requests, f.Speed, 1) }, Budget: f.Budget, Allowed: 1 - float64(f.Percentile)/100,
+		Config: config, Profiles: of, Load: func() simulate.Source { return simulate.NewTrace(requests, f.Speed, 1) }, Budget: f.Budget, Allowed: 1 - float64(f.Percentile)/100,
 		Tried: func(n int, t simulation.Found) {
 			_, _ = fmt.Fprintf(stderr, "simulated %d: %s on %d of %d devices misses %.1f %%\n", n, t.Topology, t.Devices, f.Budget, 100*t.Missed) // only for people
 		},
@@ -110,7 +117,7 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	if len(front) == 0 {
-		return fmt.Errorf("a worker takes %d devices, and the budget has %d", s.Devices(simulation.Topology{Decode: 1}), f.Budget)
+		return fmt.Errorf("a worker takes %d devices, and the budget has %d", s.Devices(simulation.Topology{Decode: 1, DecodeTP: decode[0].Devices}), f.Budget)
 	}
 	chosen, holds := s.Choose(front)
 	if f.Save != "" {
@@ -137,6 +144,33 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	_, err = io.WriteString(stdout, verdict)
 	return err
+}
+
+// profiles reads the profiles of the workers, of which several are of different numbers of devices, and that of prefill
+// workers, which is nil where they do not differ.
+func (f *sizeFlags) profiles() (workers []*profile.Profile, prefill *profile.Profile, err error) {
+	switch {
+	case len(f.Profiles) > simulation.MaxProfiles:
+		return nil, nil, usageError{fmt.Errorf("--profile: %d are more than %d", len(f.Profiles), simulation.MaxProfiles)}
+	case len(f.Profiles) > 1 && f.PrefillProfile != "":
+		return nil, nil, usageError{errors.New("--prefill-profile: several --profile are tried for both roles")}
+	}
+	from := map[int]string{}
+	for _, path := range f.Profiles {
+		p, err := readProfile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if other, twice := from[p.Devices]; twice {
+			return nil, nil, usageError{fmt.Errorf("--profile: %s and %s are both of workers of %d devices", other, path, p.Devices)}
+		}
+		from[p.Devices] = path
+		workers = append(workers, p)
+	}
+	if f.PrefillProfile != "" {
+		prefill, err = readProfile(f.PrefillProfile)
+	}
+	return workers, prefill, err
 }
 
 // size is a topology of a front as JSON.

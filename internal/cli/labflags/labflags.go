@@ -84,8 +84,16 @@ func Names(f Shared) (names []string) {
 // those alone that were given. names are those of [Names].
 func Args(given *pflag.FlagSet, names []string) (args []string) {
 	for _, name := range names {
-		if fl := given.Lookup(name); fl != nil && fl.Changed {
-			args = append(args, "--"+name+"="+fl.Value.String())
+		fl := given.Lookup(name)
+		if fl == nil || !fl.Changed {
+			continue
+		}
+		values := []string{fl.Value.String()}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			args = append(args, "--"+name+"="+v)
 		}
 	}
 	return args
@@ -93,10 +101,11 @@ func Args(given *pflag.FlagSet, names []string) (args []string) {
 
 // Size are the flags of dynlab size, which dynctl plan has too.
 type Size struct {
-	File                    string
-	Profile, PrefillProfile string
-	Trace                   string
-	Speed                   float64
+	File           string
+	Profiles       []string
+	PrefillProfile string
+	Trace          string
+	Speed          float64
 	TTFT, ITL               time.Duration
 	Percentile              int
 	Budget                  int
@@ -111,7 +120,7 @@ func (f *Size) Add(fs *pflag.FlagSet) {
 	fs.IntVar(&f.Budget, "budget", 8, "most devices that a topology may take")
 	fs.StringVar(&f.Trace, "trace", "", "trace of requests in the format of Mooncake")
 	fs.Float64Var(&f.Speed, "speed", 1, "play the trace so many times as fast")
-	fs.StringVar(&f.Profile, "profile", "", "profile of the workers, as JSON (docs/simulation.md)")
+	fs.StringArrayVar(&f.Profiles, "profile", nil, "profile of the workers, as JSON (docs/simulation.md); several, of workers of 1, 2, ... devices, to choose engine.tensor_parallel")
 	fs.StringVar(&f.PrefillProfile, "prefill-profile", "", "profile of prefill workers, if it differs")
 	fs.StringVarP(&f.File, "file", "f", "", "topology file with limits of engines and settings; its numbers of workers do not count")
 	fs.StringVar(&f.Save, "save", "", "write the topology that is chosen into this file, for dynctl up -f")

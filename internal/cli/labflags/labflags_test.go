@@ -17,7 +17,7 @@ func TestArgs(t *testing.T) {
 		if args := Args(given, names); args != nil {
 			t.Errorf("%T: %v without a flag", shared, args)
 		}
-		values := map[string]string{"string": "a b=--c", "int": "7", "float64": "0.25", "bool": "true", "uint64": "18446744073709551615", "duration": "1m1.5s"}
+		values := map[string]string{"string": "a b=--c", "int": "7", "float64": "0.25", "bool": "true", "uint64": "18446744073709551615", "duration": "1m1.5s", "stringArray": "a,b c"}
 		given.VisitAll(func(fl *pflag.Flag) {
 			if err := given.Set(fl.Name, values[fl.Value.Type()]); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,8 @@ func Command(a *command.App) *cobra.Command {
 		Long: `Topologies of a growing number of workers are simulated, with and without prefill workers, and
 with lengths up to which decode workers compute prompts themselves. Printed are those of which
 none with as few devices misses the targets less. Not all are simulated: with one worker more the
-search goes on from the best split before, and it ends where nothing is missed.
+search goes on from the best split before, and it ends where nothing is missed. Several --profile,
+of workers of 1, 2, ... devices, let it choose engine.tensor_parallel for each role.
 
 Without --trace the load is that of the last hour of the running cluster, without --profile the
 workers are as fast as the cluster has learned, and without -f the rest of the topology is the one
@@ -76,7 +77,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if _, err := dynlab.Find(s, action); err != nil {
 		return err
 	}
-	if o.Flags.Trace == "" || o.Flags.Profile == "" {
+	if o.Flags.Trace == "" || len(o.Flags.Profiles) == 0 {
 		dir, err := os.MkdirTemp("", "dynctl-plan-")
 		if err != nil {
 			return &exit.Failure{Action: action, Err: err}
@@ -115,7 +116,7 @@ func (o *Options) collect(ctx context.Context, dir string) (args []string, err e
 		}
 		place("trace", "load.jsonl", trace)
 	}
-	if o.Flags.Profile == "" {
+	if len(o.Flags.Profiles) == 0 {
 		learned, err := whatif.Learned(ctx, c, action)
 		if err != nil {
 			return nil, err

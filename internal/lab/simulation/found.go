@@ -29,6 +29,12 @@ func ShowFront(out io.Writer, front []Found, chosen Found) error {
 func (f Found) File(base topofile.File) ([]byte, error) {
 	file := base.Clone()
 	file.Topology.Prefill, file.Topology.Decode = f.Topology.Prefill, f.Topology.Decode
+	if n := f.Topology.PrefillTP; n > 0 && f.Topology.Prefill > 0 {
+		file.Topology.PrefillSpec.Engine.TensorParallel = n
+	}
+	if n := f.Topology.DecodeTP; n > 0 {
+		file.Topology.DecodeSpec.Engine.TensorParallel = n
+	}
 	if n := f.Topology.MaxLocal; n > 0 {
 		for _, set := range []string{"disagg.conditional=" + cluster.ConditionalThreshold, fmt.Sprintf("disagg.max_local_prefill_tokens=%d", n)} {
 			if err := file.Set(set, topofile.Source{}); err != nil {

@@ -2,10 +2,13 @@ package simulation
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	autoscalers "github.com/dynctl/dynctl/internal/lab/planner"
+	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/simulate"
 	"github.com/dynctl/dynctl/internal/topofile"
 )
@@ -41,7 +44,7 @@ func TestFront(t *testing.T) {
 		for prefill := 0; prefill+decode <= 4; prefill++ {
 			n := 0
 			all := *s
-			all.Tried, all.seen = nil, map[Topology]*Found{}
+			all.Tried, all.seen, all.most = nil, map[Topology]*Found{}, 4
 			f, err := all.try(t.Context(), Topology{Prefill: prefill, Decode: decode}, &n)
 			if err != nil {
 				t.Fatal(err)
@@ -56,6 +59,47 @@ func TestFront(t *testing.T) {
 				t.Errorf("%s misses %.3f, the front %.3f", f.Topology, f.Missed, least)
 			}
 		}
+	}
+}
+
+// With profiles of workers of one device and of two, a search chooses for each role. Here two devices make steps three
+// times as fast, and an ITL that one device cannot keep: only decode workers of two devices are in question.
+func TestFrontOfProfiles(t *testing.T) {
+	s := searched(t, 10, 6)
+	one, two := *s.Config.Profile, *s.Config.Profile
+	two.Devices = 2
+	for _, v := range []*float64{&two.Step.Step, &two.Step.Decode, &two.Step.DecodeContext, &two.Step.Token, &two.Step.ChunkContext} {
+		*v /= 3
+	}
+	s.Profiles = map[int]Profiles{1: {&one, &one}, 2: {&two, &two}}
+	s.Config.ITL = profile.Seconds(one.Step.Step * 0.9)
+	front, err := s.Front(t.Context())
+	if err != nil || len(front) == 0 {
+		t.Fatal(front, err)
+	}
+	kinds := map[[2]int]bool{}
+	for topology, f := range s.seen {
+		if n := topology.Prefill*topology.PrefillTP + topology.Decode*topology.DecodeTP; n != f.Devices || n > 6 {
+			t.Errorf("%s takes %d devices", topology, f.Devices)
+		}
+		if topology.DecodeTP == 1 && f.Missed < 0.9 {
+			t.Errorf("%s misses %.2f, a step alone takes longer than the ITL", topology, f.Missed)
+		}
+		if topology.Prefill > 0 {
+			kinds[[2]int{topology.PrefillTP, topology.DecodeTP}] = true
+		}
+	}
+	best, _ := s.Choose(front)
+	// Both roles on two devices each would take four, with which others have missed nothing by then.
+	if best.Topology.DecodeTP != 2 || best.Missed > 0.05 || len(kinds) != 3 || kinds[[2]int{2, 2}] {
+		t.Errorf("%s misses %.2f; tried %v", best.Topology, best.Missed, kinds)
+	}
+	if got := (Topology{Prefill: 1, Decode: 2, PrefillTP: 1, DecodeTP: 2}).String() + ", " + (Topology{Decode: 3, DecodeTP: 2}).String(); got != "1P(TP1)2D(TP2), 3 aggregated(TP2)" {
+		t.Error(got)
+	}
+	s.Profiles = map[int]Profiles{1: {}, 2: {}, 3: {}, 4: {}, 5: {}}
+	if _, err := s.Front(t.Context()); err == nil {
+		t.Error("profiles without bounds")
 	}
 }
 
@@ -93,9 +137,11 @@ func TestFoundFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for topology, want := range map[Topology]string{
-		{Decode: 3}:                            "random",
-		{Prefill: 2, Decode: 3}:                "random",
-		{Prefill: 2, Decode: 3, MaxLocal: 256}: "random threshold 256",
+		{Decode: 3}:                                        "random",
+		{Prefill: 2, Decode: 3}:                            "random",
+		{Prefill: 2, Decode: 3, MaxLocal: 256}:             "random threshold 256",
+		{Prefill: 2, Decode: 3, PrefillTP: 4, DecodeTP: 2}: "random TP4 TP2",
+		{Decode: 3, PrefillTP: 4, DecodeTP: 2}:             "random TP2",
 	} {
 		text, err := Found{Topology: topology}.File(base)
 		if err != nil {
@@ -106,6 +152,11 @@ func TestFoundFile(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, text)
 		}
 		got := strings.Trim(string(f.Settings["router.policy"])+" "+string(f.Settings["disagg.conditional"])+" "+string(f.Settings["disagg.max_local_prefill_tokens"]), ` `)
+		for _, spec := range []cluster.RoleSpec{f.Topology.PrefillSpec, f.Topology.DecodeSpec} {
+			if n := spec.Engine.TensorParallel; n > 0 {
+				got += fmt.Sprintf(" TP%d", n)
+			}
+		}
 		if got = strings.ReplaceAll(got, `"`, ""); got != want || f.Topology.Prefill != topology.Prefill || f.Topology.Decode != 3 || f.Topology.Model.Name != "m" || !strings.Contains(string(text), "max_num_seqs: 8") {
 			t.Errorf("%s: %q in\n%s", topology, got, text)
 		}
