@@ -51,16 +51,19 @@ func (s *settings) planner() (live.Settings, error) {
 	override(s, settingPlannerInterval, &p.Interval)
 	override(s, settingPlannerForecast, &p.ForecastInterval)
 	override(s, settingPlannerCoolDown, &p.CoolDown)
+	override(s, settingPlannerThresholds, &p.Thresholds)
+	override(s, settingPlannerTimeout, &p.ActionTimeout)
 	d, _ := s.settings()
+	limits := limitsOf(d)
 	return live.Settings{
-		Planner: plannerConfig(p), Connector: live.Connector(p.Connector), MaxLocalPrefill: d.MaxLocalPrefillTokens,
-		LeastDelay: limitsOf(d).Conditional.Rule == cluster.ConditionalLeastDelay,
+		Planner: plannerConfig(p, limits.Enforce), Connector: live.Connector(p.Connector), MaxLocalPrefill: limits.MaxLocalTokens,
+		LeastDelay: limits.Conditional.Rule == cluster.ConditionalLeastDelay, Threshold: limits.Conditional.Rule == cluster.ConditionalThreshold,
 	}, p.Check()
 }
 
 // plannerConfig returns the core's configuration. A worker takes one device of its node, which may be a
-// group of GPUs.
-func plannerConfig(p config.Planner) planner.Config {
+// group of GPUs. Where disagg.enforce refuses prompts that no prefill worker computes, there is always one.
+func plannerConfig(p config.Planner, enforce bool) planner.Config {
 	c := planner.Defaults()
 	c.Mode = planner.Mode(p.Mode)
 	c.Target = planner.Target{Goal: planner.Goal(p.Goal), TTFT: p.TTFT, ITL: p.ITL, Percentile: float64(p.Percentile) / 100}
@@ -71,5 +74,10 @@ func plannerConfig(p config.Planner) planner.Config {
 	c.LoadInterval, c.ThroughputInterval = p.Interval, p.ForecastInterval
 	c.ForecastStep, c.CoolDown = 4*p.Interval, p.CoolDown
 	c.StaleAfter = max(c.StaleAfter, 2*c.LoadInterval)
+	c.ActionTimeout = p.ActionTimeout
+	c.Thresholds = p.Thresholds
+	if enforce {
+		c.Aggregate, c.Prefill.Min = false, max(c.Prefill.Min, 1)
+	}
 	return c
 }

@@ -18,7 +18,7 @@ func TestPlannerSettings(t *testing.T) {
 	n := startTestNode(t)
 	all, err := n.settings.planner()
 	cfg := all.Planner
-	if err != nil || cfg.Validate() == nil || all.MaxLocalPrefill != n.cfg.Disagg.MaxLocalPrefillTokens || all.Connector != live.ConnectorTopology || !all.LeastDelay {
+	if err != nil || cfg.Validate() == nil || all.MaxLocalPrefill != n.cfg.Disagg.MaxLocalPrefillTokens || all.Connector != live.ConnectorTopology || !all.LeastDelay || all.Threshold {
 		t.Errorf("%+v %v: devices are for the loop to fill in, and nothing else", all, err)
 	}
 	if cfg.Devices = 8; cfg.Validate() != nil {
@@ -33,7 +33,7 @@ func TestPlannerSettings(t *testing.T) {
 	for name, value := range map[string]string{
 		settingPlannerMode: `"act"`, settingPlannerConnector: `"virtual"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
 		settingPlannerDevices: "12", settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
-		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingPlannerCoolDown: `"20s"`, settingMaxLocal: "77", settingRule: `"threshold"`,
+		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingPlannerCoolDown: `"20s"`, settingMaxLocal: "77", settingRule: `"threshold"`, settingPlannerTimeout: `"7m"`,
 	} {
 		set(name, value)
 	}
@@ -42,9 +42,20 @@ func TestPlannerSettings(t *testing.T) {
 	want.Target = planner.Target{Goal: planner.GoalCost, TTFT: 300 * time.Millisecond, ITL: 20 * time.Millisecond, Percentile: 0.9}
 	want.Prefill.Min, want.Prefill.Max, want.Decode.Min, want.Decode.Max = 1, 5, 2, 6
 	want.LoadInterval, want.ThroughputInterval, want.ForecastStep, want.StaleAfter, want.CoolDown = 30*time.Second, 2*time.Minute, 2*time.Minute, time.Minute, 20*time.Second
+	want.ActionTimeout, want.Thresholds = 7*time.Minute, true
 	within(t, long, "all settings are in force", func() bool {
 		got, err := n.settings.planner()
-		return err == nil && got.Planner.Validate() == nil && reflect.DeepEqual(got, live.Settings{Planner: want, Connector: live.ConnectorVirtual, MaxLocalPrefill: 77})
+		return err == nil && got.Planner.Validate() == nil && reflect.DeepEqual(got, live.Settings{Planner: want, Connector: live.ConnectorVirtual, MaxLocalPrefill: 77, Threshold: true})
+	})
+	set(settingPlannerThresholds, "false")
+	within(t, long, "the threshold is pinned", func() bool { got, _ := n.settings.planner(); return !got.Planner.Thresholds })
+	set(settingRule, `"isl-bounding"`)
+	within(t, long, "the threshold means nothing", func() bool { got, _ := n.settings.planner(); return !got.Threshold })
+	set(settingPlannerPrefillMin, "0")
+	set(settingEnforce, "true")
+	within(t, long, "there is a prefill worker where prompts without one are refused", func() bool {
+		got, err := n.settings.planner()
+		return err == nil && !got.Planner.Aggregate && got.Planner.Prefill.Min == 1 && got.Planner.Validate() == nil
 	})
 	set(settingPlannerPrefillMin, "9")
 	within(t, long, "what does not go together is named", func() bool {

@@ -59,6 +59,8 @@ const (
 	settingPlannerInterval   = "planner.interval"
 	settingPlannerForecast   = "planner.forecast_interval"
 	settingPlannerCoolDown   = "planner.cool_down"
+	settingPlannerThresholds = "planner.thresholds"
+	settingPlannerTimeout    = "planner.action_timeout"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {

@@ -102,8 +102,9 @@ func TestFrontendSettings(t *testing.T) {
 		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt", settingRecordLoad: "false",
 		settingSurge: "3", settingUnavailable: "10%",
 		settingPlannerMode: "off", settingPlannerConnector: "virtual", settingPlannerGoal: "cost", settingPlannerTTFT: "300ms", settingPlannerITL: "20ms", settingPlannerPercentile: "90", settingPlannerDevices: "12",
-		settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
+		settingPlannerPrefillMin: "2", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
 		settingPlannerPredictor: "linear", settingPlannerInterval: "30s", settingPlannerForecast: "2m", settingPlannerCoolDown: "20s",
+		settingPlannerThresholds: "false", settingPlannerTimeout: "7m",
 	}
 	planned := func() live.Settings { all, _ := n.settings.planner(); return all }
 	if got := n.settings.rollout(); got != (cluster.Rollout{MaxSurge: cluster.DefaultRollout, MaxUnavailable: cluster.DefaultRollout}) {

@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Planner: config.Planner{
 			Mode: "advise", Connector: "topology", Goal: "sla", TTFT: 500 * time.Millisecond, ITL: 50 * time.Millisecond, Percentile: 95, DecodeMin: 1,
-			Predictor: "auto", Interval: 5 * time.Second, ForecastInterval: 3 * time.Minute, CoolDown: time.Minute,
+			Predictor: "auto", Interval: 5 * time.Second, ForecastInterval: 3 * time.Minute, CoolDown: time.Minute, Thresholds: true, ActionTimeout: 10 * time.Minute,
 		},
 		Drain:      config.Drain{Deadline: time.Minute},
 		Multimodal: config.Multimodal{MaxFileSizeMB: 50, EmbeddingCacheMB: 256},

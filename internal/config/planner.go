@@ -22,6 +22,8 @@ type Planner struct {
 	Interval         time.Duration `mapstructure:"interval"`
 	ForecastInterval time.Duration `mapstructure:"forecast_interval"`
 	CoolDown         time.Duration `mapstructure:"cool_down"`
+	Thresholds       bool          `mapstructure:"thresholds"`
+	ActionTimeout    time.Duration `mapstructure:"action_timeout"`
 }
 
 const maxPlanned = 100_000 // workers, and devices
@@ -43,6 +45,8 @@ func plannerKeys() []Key {
 		{Name: "planner.interval", Kind: KindDuration, Default: 5 * time.Second, Runtime: true, Help: "time between two decisions, from 1s to 1m; the load is forecast in steps of four"},
 		{Name: "planner.forecast_interval", Kind: KindDuration, Default: 180 * time.Second, Runtime: true, Help: "time between two choices of a forecast"},
 		{Name: "planner.cool_down", Kind: KindDuration, Default: time.Minute, Runtime: true, Help: "how long a role keeps its workers after it has got one; with planner.mode: act also how long nothing is changed after somebody else has changed the topology"},
+		{Name: "planner.thresholds", Kind: KindBool, Default: true, Runtime: true, Help: "also plan disagg.max_local_prefill_tokens, where disagg.conditional is threshold; false leaves it as it is set"},
+		{Name: "planner.action_timeout", Kind: KindDuration, Default: 10 * time.Minute, Runtime: true, Help: "how long a start, a change of role or a drain is waited for; with planner.mode: act a worker that has not got ready by then is given up"},
 	}
 }
 
@@ -64,6 +68,9 @@ func (v *validator) planner(p Planner) {
 	}
 	if p.ForecastInterval < p.Interval {
 		v.wrong("planner.forecast_interval", "%s is less than planner.interval, %s", formatDuration(p.ForecastInterval), formatDuration(p.Interval))
+	}
+	if p.ActionTimeout < time.Second {
+		v.wrong("planner.action_timeout", "%s is less than 1s", formatDuration(p.ActionTimeout))
 	}
 	for _, f := range []struct {
 		key   string

@@ -10,7 +10,7 @@ import (
 
 // Settings of the planner that do not go together are named.
 func TestPlannerCheck(t *testing.T) {
-	good := config.Planner{TTFT: time.Second, ITL: time.Second, DecodeMin: 1, Interval: 5 * time.Second, ForecastInterval: time.Minute}
+	good := config.Planner{TTFT: time.Second, ITL: time.Second, DecodeMin: 1, Interval: 5 * time.Second, ForecastInterval: time.Minute, ActionTimeout: time.Minute}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -21,6 +21,7 @@ func TestPlannerCheck(t *testing.T) {
 		"planner.interval: 2m is not":                                func(p *config.Planner) { p.Interval, p.ForecastInterval = 2*time.Minute, time.Hour },
 		"planner.interval: 10ms is not":                              func(p *config.Planner) { p.Interval = 10 * time.Millisecond },
 		"planner.forecast_interval: 1s is less than":                 func(p *config.Planner) { p.ForecastInterval = time.Second },
+		"planner.action_timeout: 10ms is less than":                  func(p *config.Planner) { p.ActionTimeout = 10 * time.Millisecond },
 		"planner.ttft: 0 cannot be held":                             func(p *config.Planner) { p.TTFT = 0 },
 		"planner.itl: 0 cannot be held":                              func(p *config.Planner) { p.ITL = 0 },
 	} {

@@ -18,7 +18,7 @@ func TestRuntimeValues(t *testing.T) {
 		"rollout.max_surge": {"0", "4", "25%"}, "rollout.max_unavailable": {"1%", "100%"},
 		"planner.mode": {"off", "advise", "act"}, "planner.connector": {"topology", "virtual"}, "planner.goal": {"sla", "throughput", "cost"}, "planner.ttft": {"300ms"}, "planner.itl": {"20ms"}, "planner.percentile": {"1", "99"},
 		"planner.devices": {"0", "8"}, "planner.prefill_min": {"2"}, "planner.prefill_max": {"3"}, "planner.decode_min": {"0"}, "planner.decode_max": {"4"},
-		"planner.predictor": {"arima", "auto"}, "planner.interval": {"10s"}, "planner.forecast_interval": {"2m"}, "planner.cool_down": {"30s"},
+		"planner.predictor": {"arima", "auto"}, "planner.interval": {"10s"}, "planner.forecast_interval": {"2m"}, "planner.cool_down": {"30s"}, "planner.thresholds": {"true", "false"}, "planner.action_timeout": {"30m"},
 	}
 	keys := config.RuntimeKeys()
 	if len(keys) != len(texts) {

@@ -56,8 +56,10 @@ type Config struct {
 
 	Devices         int // budget of all roles; no proposal exceeds it
 	Prefill, Decode RoleConfig
-	Aggregate       bool  // whether 0 prefill workers is a plan
-	LocalPrefill    []int // values of disagg.max_local_prefill_tokens to consider beside the present one
+	Aggregate       bool // whether 0 prefill workers is a plan
+	// Thresholds has plans with other values of disagg.max_local_prefill_tokens considered. It is for routers that
+	// follow that setting: disagg.conditional is threshold.
+	Thresholds bool
 
 	LoadInterval       time.Duration // time between observations
 	ThroughputInterval time.Duration // time between forecasts; a load that breaks one brings the next forward
@@ -136,9 +138,6 @@ func (c Config) Validate() error {
 	}
 	check(least <= c.Devices, "devices", c.Devices, fmt.Sprintf("at least the %d of the minimum workers", least))
 	check(c.Aggregate || c.Prefill.Min > 0 || c.Decode.Min == 0, "prefill.min", c.Prefill.Min, "at least 1 where decode workers compute no prompts")
-	for _, tokens := range c.LocalPrefill {
-		check(tokens >= 0, "local_prefill", tokens, "at least 0 tokens")
-	}
 	positive("load_interval", c.LoadInterval)
 	check(c.ThroughputInterval >= c.LoadInterval, "throughput_interval", c.ThroughputInterval, "at least load_interval")
 	check(c.ForecastStep >= c.LoadInterval && c.ForecastStep > 0, "forecast_step", c.ForecastStep, "at least load_interval")

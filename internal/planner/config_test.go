@@ -24,7 +24,6 @@ func TestValidateNamesTheField(t *testing.T) {
 		"decode.max":                 func(c *Config) { c.Decode.Min, c.Decode.Max = 3, 2 },
 		"prefill.devices":            func(c *Config) { c.Prefill.Devices = -1 },
 		"prefill.min":                func(c *Config) { c.Aggregate = false },
-		"local_prefill":              func(c *Config) { c.LocalPrefill = []int{-1} },
 		"load_interval":              func(c *Config) { c.LoadInterval = 0 },
 		"throughput_interval":        func(c *Config) { c.ThroughputInterval = 1 },
 		"forecast_step":              func(c *Config) { c.ForecastStep = 1 },
@@ -77,9 +76,7 @@ func randomConfig(r *rand.Rand) Config {
 			}
 		}
 		cfg.Aggregate = r.IntN(2) == 0
-		if r.IntN(3) == 0 {
-			cfg.LocalPrefill = []int{512, 4096}
-		}
+		cfg.Thresholds = r.IntN(3) == 0
 		if cfg.Validate() == nil {
 			return cfg
 		}
@@ -121,7 +118,7 @@ func TestCheapestAgainstAll(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for round := range 60 {
 		cfg := randomConfig(r)
-		cfg.LocalPrefill = nil
+		cfg.Thresholds = false
 		evaluator := Queueing{Performance: machine{}, Target: cfg.Target}
 		f := Forecast{Rate: 60 * r.Float64(), Lengths: lengths(3, 200+r.IntN(6000), 10+r.IntN(400)), Horizon: 180e9}
 		best, ok, err := Cheapest(cfg, evaluator, f, Plan{Decode: 1})

@@ -33,6 +33,7 @@ const (
 	CauseDivide    Cause = "divide"    // the same load, by fewer workers that are divided otherwise
 	CauseLoad      Cause = "load"      // the load loop: all workers of a role miss
 	CauseDown      Cause = "down"      // fewer workers carry the load
+	CauseThreshold Cause = "threshold" // the same workers, with prompts divided otherwise between them
 	CauseTakeBack  Cause = "take_back" // a start that is no longer needed
 	CauseMinimum   Cause = "minimum"   // fewer workers than the minimum
 	CauseBudget    Cause = "budget"    // more workers than the budget

@@ -31,6 +31,7 @@ var causes = map[Cause]string{
 	CauseDivide:    "fewer workers carry the load if they are divided so",
 	CauseLoad:      "all workers of the role miss",
 	CauseDown:      "fewer workers carry the load",
+	CauseThreshold: "fewer workers carry the load if prompts are divided so between decode and prefill workers",
 	CauseTakeBack:  "the load that it was for has gone",
 	CauseMinimum:   "the minimum wants it",
 	CauseBudget:    "the budget is exceeded",
@@ -48,7 +49,7 @@ func (d Decision) Lines() []string {
 	has := func(name string) bool { _, ok := d.Number(name); return ok }
 
 	if d.Changes() {
-		line("%s -> %s: %s, because %s.", d.Current, d.Proposal, actionWords(d.Actions), causes[d.Cause])
+		line("%s -> %s: %s, because %s.", d.Current, d.Proposal, changeWords(d.Current, d.Proposal, d.Actions), causes[d.Cause])
 	} else {
 		line("%s stays. %s", d.Current, sentences[d.Refusal])
 	}
@@ -92,7 +93,11 @@ func (d Decision) Lines() []string {
 				verdict = "now"
 			}
 		}
-		line("%s, %d devices: %s: %s", c.Plan, c.Devices, c.Outcome.words(), verdict)
+		plan := c.Plan.String()
+		if c.Plan.MaxLocalPrefill != d.Current.MaxLocalPrefill {
+			plan += fmt.Sprintf(" with local prompts to %d tokens", c.Plan.MaxLocalPrefill)
+		}
+		line("%s, %d devices: %s: %s", plan, c.Devices, c.Outcome.words(), verdict)
 	}
 	for _, r := range d.Reasons {
 		switch r.Name {
@@ -120,7 +125,8 @@ func (o Outcome) words() string {
 		o.TTFT.Round(time.Millisecond), o.ITL.Round(100*time.Microsecond), 100*o.Miss)
 }
 
-func actionWords(actions []Action) string {
+// changeWords says what leads from one plan to another.
+func changeWords(from, to Plan, actions []Action) string {
 	var words []string
 	for _, a := range actions {
 		if a.Kind == ActionFlip {
@@ -129,8 +135,8 @@ func actionWords(actions []Action) string {
 			words = append(words, fmt.Sprintf("%s %d %s", a.Kind, a.Workers, a.Role))
 		}
 	}
-	if len(words) == 0 {
-		return "change disagg.max_local_prefill_tokens"
+	if from.MaxLocalPrefill != to.MaxLocalPrefill {
+		words = append(words, fmt.Sprintf("change disagg.max_local_prefill_tokens from %d to %d", from.MaxLocalPrefill, to.MaxLocalPrefill))
 	}
 	return strings.Join(words, ", ")
 }

@@ -46,13 +46,18 @@ func (p *Planner) limited(from, target Plan) Plan {
 	return p.cfg.lessGrowth(from, target)
 }
 
-// cooling reports whether a role that would lose workers grew within the cool-down, and says so.
+// cooling reports whether a role that would lose workers grew within the cool-down, or works under a new threshold since
+// then, and says so.
 func (p *Planner) cooling(now time.Time, d *Decision, target Plan) bool {
 	for _, role := range Roles {
-		if target.Workers(role) >= d.Current.Workers(role) || p.grew[role].IsZero() {
+		if target.Workers(role) >= d.Current.Workers(role) {
 			continue
 		}
-		if wait := p.cfg.CoolDown - now.Sub(p.grew[role]); wait > 0 {
+		wait := p.unsettled(now)
+		if grown := p.grew[role]; !grown.IsZero() {
+			wait = max(wait, p.cfg.CoolDown-now.Sub(grown))
+		}
+		if wait > 0 {
 			d.Refusal = RefusedCoolDown
 			d.reason(ReasonCoolDownLeft, wait.Seconds(), "s")
 			return true
@@ -85,7 +90,7 @@ func (p *Planner) grow(now time.Time, o Observation, load demand, d *Decision) b
 	}
 	current = s.try(d.Current)
 	d.BestEffort = !ok
-	target := p.keep(now, load, d, best.Plan, s.cfg)
+	target := p.keep(now, load, d, s.inTurn(d.Current, best.Plan), s.cfg)
 	target = p.limited(d.Current, target)
 	if !s.cfg.Fits(target) { // a device is not free yet
 		target = d.Current
@@ -93,9 +98,16 @@ func (p *Planner) grow(now time.Time, o Observation, load demand, d *Decision) b
 	if !ok && !better(best, current) {
 		d.Refusal, target = RefusedBudget, d.Current
 	}
+	if p.failed(s, d) {
+		return true
+	}
 	s.explain(d, target)
-	if d.Proposal, d.Cause = target, CauseForecast; p.cfg.DevicesOf(target) < p.cfg.DevicesOf(d.Current) {
+	p.advise(best.Plan)
+	switch d.Proposal, d.Cause = target, CauseForecast; {
+	case p.cfg.DevicesOf(target) < p.cfg.DevicesOf(d.Current):
 		d.Cause = CauseDivide
+	case sameWorkers(target, d.Current):
+		d.Cause = CauseThreshold
 	}
 	if target == d.Current && d.Refusal == "" && !p.cooling(now, d, best.Plan) {
 		d.Refusal = RefusedBudget
@@ -209,17 +221,26 @@ func (p *Planner) react(now time.Time, o Observation, load demand, d *Decision) 
 func (p *Planner) shrink(now time.Time, o Observation, load demand, d *Decision) bool {
 	s := p.newSearch(p.forecastOf(load.down() / p.cfg.Sensitivity))
 	s.try(d.Current)
-	best, ok, _ := s.cheapest(d.Current)
-	if p.failed(s, d) {
-		return true
-	}
-	target := p.limited(d.Current, best.Plan)
-	if ok && p.cfg.DevicesOf(target) < p.cfg.DevicesOf(d.Current) && s.try(target).Holds && p.consolidates(o, target) {
-		s.explain(d, target)
-		if !p.cooling(now, d, target) {
-			d.Proposal, d.Cause = target, CauseDown
+	for _, others := range [][]int{s.thresholds, nil} { // where another threshold leads to fewer workers, but is no way there
+		s.thresholds = others
+		best, ok, _ := s.cheapest(d.Current)
+		if p.failed(s, d) {
+			return true
 		}
-		return true
+		target := p.limited(d.Current, s.inTurn(d.Current, best.Plan))
+		cause := CauseDown
+		if sameWorkers(target, d.Current) {
+			cause = CauseThreshold
+		}
+		if ok && best.Devices < p.cfg.DevicesOf(d.Current) && target != d.Current && (cause == CauseThreshold || p.cfg.DevicesOf(target) < p.cfg.DevicesOf(d.Current)) &&
+			s.try(target).Holds && p.consolidates(o, target) {
+			s.explain(d, target)
+			if !p.cooling(now, d, best.Plan) {
+				d.Proposal, d.Cause = target, cause
+				p.advise(best.Plan)
+			}
+			return true
+		}
 	}
 	d.Refusal = p.whyNoFewer(load, d)
 	s.explain(d, d.Current)
@@ -230,7 +251,7 @@ func (p *Planner) shrink(now time.Time, o Observation, load demand, d *Decision)
 func (p *Planner) whyNoFewer(load demand, d *Decision) Refusal {
 	fewer := func(cfg Config, rate float64) bool {
 		s := p.newSearch(p.forecastOf(rate))
-		s.cfg = cfg
+		s.cfg, s.thresholds = cfg, nil
 		best, ok, err := s.cheapest(d.Current)
 		return err == nil && ok && best.Devices < p.cfg.DevicesOf(d.Current)
 	}
@@ -275,6 +296,14 @@ func (p *Planner) takeBack(now time.Time, o Observation, unfinished []Pending, d
 		return
 	}
 	d.Proposal, d.Cause, d.Refusal = ready, CauseTakeBack, ""
+}
+
+// advise remembers what a decision leads to: the same load must not lead to another plan of the same cost a moment later. A
+// planner that acts needs no memory: what it wants is what there is.
+func (p *Planner) advise(plan Plan) {
+	if p.cfg.Mode == ModeAdvise {
+		p.advised = plan
+	}
 }
 
 // explain lists the candidates with why each was not chosen.

@@ -60,6 +60,9 @@ func (m *model) observation() Observation {
 		l := m.length
 		l.ISL += m.r.IntN(l.ISL)
 		l.OSL += m.r.IntN(l.OSL)
+		if m.r.IntN(3) == 0 {
+			l.ISL *= 8
+		}
 		o.Requests = append(o.Requests, Request{Length: l, TTFT: time.Duration(m.r.Int64N(int64(time.Second))), ITL: time.Duration(m.r.Int64N(int64(20 * time.Millisecond)))})
 	}
 	starting := map[cluster.Role]int{}
@@ -156,6 +159,8 @@ func (m *model) happen(t *testing.T, p *Planner) {
 			}
 			m.cfg = cfg
 		}
+	case 6:
+		m.plan.MaxLocalPrefill = 64 << m.r.IntN(6)
 	case 5: // by hand
 		m.plan = m.plan.With(Roles[m.r.IntN(2)], m.r.IntN(4))
 	}
@@ -200,6 +205,9 @@ func (m *model) check(t *testing.T, d Decision, o Observation, stale, lost bool)
 			t.Errorf("%s: %d %s workers", d.Time, get, role)
 		}
 	}
+	if d.Proposal.MaxLocalPrefill != d.Current.MaxLocalPrefill && (!m.cfg.Thresholds || d.Proposal.MaxLocalPrefill < 0) {
+		t.Errorf("%s: threshold %d -> %d", d.Time, d.Current.MaxLocalPrefill, d.Proposal.MaxLocalPrefill)
+	}
 	under := 0
 	for _, a := range o.Pending {
 		if d.Time.Sub(a.Since) <= m.cfg.ActionTimeout {
@@ -225,13 +233,20 @@ type change struct {
 	d  Decision
 }
 
-// checkReversals wants that no role loses a worker within the cool-down after a proposal that it grows: of the
-// changes within one cool-down, at most one turns back. Budgets and what people do are no choice of the planner.
+// checkReversals wants that no role loses a worker within the cool-down after a proposal that it grows, and none within that
+// after another threshold, which stays as long: of the changes within one cool-down, at most one turns back. Budgets and what people do are no choice of the planner.
 func checkReversals(t *testing.T, cfg Config, changes []change) {
 	t.Helper()
 	last := changes[len(changes)-1]
 	if last.d.Cause == CauseBudget {
 		return
+	}
+	rethresholds := func(c change) bool { return c.d.Proposal.MaxLocalPrefill != c.d.Current.MaxLocalPrefill }
+	for _, c := range changes[:len(changes)-1] {
+		fewer := last.d.Proposal.Prefill < last.d.Current.Prefill || last.d.Proposal.Decode < last.d.Current.Decode
+		if last.at.Sub(c.at) < cfg.CoolDown && rethresholds(c) && (rethresholds(last) || fewer) {
+			t.Errorf("%s: %+v -> %+v (%s), %s after another threshold", last.at, last.d.Current, last.d.Proposal, last.d.Cause, last.at.Sub(c.at))
+		}
 	}
 	for _, role := range Roles {
 		if last.d.Proposal.Workers(role) >= last.d.Current.Workers(role) {

@@ -32,6 +32,9 @@ func (p Plan) With(role cluster.Role, workers int) Plan {
 	return p
 }
 
+// sameWorkers reports whether two plans have the same workers.
+func sameWorkers(a, b Plan) bool { return a.Prefill == b.Prefill && a.Decode == b.Decode }
+
 // String writes xPyD, as topologies are called.
 func (p Plan) String() string { return cluster.PlanName(p.Prefill, p.Decode) }
 

@@ -28,8 +28,12 @@ type Planner struct {
 	changed  time.Time                  // when it, or the workers that serve, last were others
 	served   Plan                       // by workers that were ready
 	grew     map[cluster.Role]time.Time // when a role last got a worker
-	missing  map[cluster.Role]int       // windows in a row in which all workers of a role missed
-	failures failures
+	// rethresholded is when MaxLocalPrefill last became another one, thresholds its other values to consider now.
+	rethresholded time.Time
+	thresholds    []int
+	advised       Plan                 // in mode advise, for the plan as it is; zero: nothing
+	missing       map[cluster.Role]int // windows in a row in which all workers of a role missed
+	failures      failures
 }
 
 // New returns a planner. Without an evaluator it uses Queueing over the same Performance. The error of a
@@ -83,6 +87,9 @@ func (p *Planner) Recall(c Change) {
 			p.grew[role] = c.Time
 		}
 	}
+	if c.To.MaxLocalPrefill != c.From.MaxLocalPrefill && c.Cause != "" && c.Time.After(p.rethresholded) {
+		p.rethresholded = c.Time
+	}
 }
 
 // Tick takes what was seen and decides. An observation that is stale or not newer than the last one
@@ -121,6 +128,9 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 		if d.Proposal.Workers(role) > d.Current.Workers(role) && p.cfg.Mode == ModeAct {
 			p.grew[role] = now
 		}
+	}
+	if d.Proposal.MaxLocalPrefill != d.Current.MaxLocalPrefill && p.cfg.Mode == ModeAct {
+		p.rethresholded = now
 	}
 	return d
 }
@@ -183,7 +193,16 @@ func (p *Planner) observe(now time.Time, o Observation) Plan {
 	if ready := o.ready(); current != p.last || ready != p.served {
 		p.changed, p.served = o.End, ready
 	}
-	p.last = current
+	if current != p.last {
+		p.advised = Plan{}
+		if p.last != (Plan{}) && current.MaxLocalPrefill != p.last.MaxLocalPrefill {
+			p.rethresholded = now
+		}
+	}
+	p.last, p.thresholds = current, nil
+	if p.cfg.Thresholds && p.unsettled(now) == 0 {
+		p.thresholds = thresholds(p.sample, current.MaxLocalPrefill)
+	}
 	return current
 }
 

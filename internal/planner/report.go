@@ -53,7 +53,7 @@ func (c Change) Words() string {
 	if c.Cause == "" { // of a planner that died before it told of it
 		return strings.TrimPrefix(c.Detail, "planner: ")
 	}
-	return fmt.Sprintf("%s -> %s: %s, because %s", c.From, c.To, actionWords(c.Actions), causes[c.Cause])
+	return fmt.Sprintf("%s -> %s: %s, because %s", c.From, c.To, changeWords(c.From, c.To, c.Actions), causes[c.Cause])
 }
 
 // Outcome says what became of it.

@@ -10,21 +10,23 @@ import (
 
 // search finds the cheapest plan under one forecast. It evaluates each plan once.
 type search struct {
-	cfg       Config
-	evaluator Evaluator
-	forecast  Forecast
-	seen      map[Plan]Candidate
-	order     []Plan
-	err       error
+	cfg        Config
+	evaluator  Evaluator
+	forecast   Forecast
+	thresholds []int // values of MaxLocalPrefill to consider beside the present one
+	advised    Plan  // that is kept while no other is cheaper; zero: none
+	seen       map[Plan]Candidate
+	order      []Plan
+	err        error
 }
 
 func (p *Planner) newSearch(f Forecast) *search {
-	return &search{cfg: p.cfg, evaluator: p.evaluator, forecast: f, seen: map[Plan]Candidate{}}
+	return &search{cfg: p.cfg, evaluator: p.evaluator, forecast: f, thresholds: p.thresholds, advised: p.advised, seen: map[Plan]Candidate{}}
 }
 
 // under returns the same search under another forecast.
 func (s *search) under(f Forecast) *search {
-	return &search{cfg: s.cfg, evaluator: s.evaluator, forecast: f, seen: map[Plan]Candidate{}}
+	return &search{cfg: s.cfg, evaluator: s.evaluator, forecast: f, thresholds: s.thresholds, advised: s.advised, seen: map[Plan]Candidate{}}
 }
 
 // try evaluates a plan. After an error it returns zero candidates.
@@ -61,22 +63,44 @@ func (t Target) holds(o Outcome) bool {
 
 // cheapest returns the best plan from where the cluster stands: one that holds the target with the
 // fewest devices; of equal ones, that with the fewest starts, then changes, then misses.
-// Where none holds, it is the one with the fewest misses, and ok is false.
+// Where none holds, it is the one with the fewest misses, and ok is false. The plan that was advised last stays the
+// best one while no other is cheaper, or misses clearly less where none holds.
 func (s *search) cheapest(from Plan) (best Candidate, ok bool, err error) {
-	for _, tokens := range s.thresholds(from) {
-		s.disaggregated(tokens)
-	}
+	s.disaggregated(from.MaxLocalPrefill)
 	if s.cfg.Aggregate && s.cfg.Prefill.Min == 0 {
 		s.aggregated(from.MaxLocalPrefill)
 	}
-	all := s.candidates()
+	best, ok = s.best(from, func(p Plan) bool { return p.MaxLocalPrefill == from.MaxLocalPrefill })
+	if !ok && s.err == nil {
+		best = s.try(s.cfg.reduce(s.cfg.minimum(Plan{MaxLocalPrefill: from.MaxLocalPrefill})))
+		return best, false, s.err
+	}
+	if other, pays := s.rethreshold(from, best); pays {
+		best = other
+	}
+	if s.advised != (Plan{}) && s.may(s.advised) {
+		if a := s.try(s.advised); a.Holds == best.Holds && a.Devices <= best.Devices && (a.Holds || !better(best, a)) {
+			best = a
+		}
+	}
 	if s.err != nil {
 		return Candidate{}, false, s.err
 	}
-	if len(all) == 0 {
-		return s.try(s.cfg.reduce(s.cfg.minimum(Plan{MaxLocalPrefill: from.MaxLocalPrefill}))), false, s.err
+	return best, best.Holds, nil
+}
+
+// best returns the best one of the evaluated plans that may be proposed and are wanted.
+func (s *search) best(from Plan, wanted func(Plan) bool) (Candidate, bool) {
+	var all []Candidate
+	for _, plan := range s.order {
+		if s.may(plan) && wanted(plan) {
+			all = append(all, s.seen[plan])
+		}
 	}
-	best = slices.MinFunc(all, func(a, b Candidate) int {
+	if len(all) == 0 || s.err != nil {
+		return Candidate{}, false
+	}
+	return slices.MinFunc(all, func(a, b Candidate) int {
 		if a.Holds != b.Holds {
 			return cmp.Compare(bit(b.Holds), bit(a.Holds))
 		}
@@ -90,12 +114,10 @@ func (s *search) cheapest(from Plan) (best Candidate, ok bool, err error) {
 			cmp.Compare(a.Devices, b.Devices),
 			cmp.Compare(count(actA, ActionStart), count(actB, ActionStart)),
 			cmp.Compare(workers(actA), workers(actB)),
-			cmp.Compare(bit(a.Plan.MaxLocalPrefill != from.MaxLocalPrefill), bit(b.Plan.MaxLocalPrefill != from.MaxLocalPrefill)),
 			cmp.Compare(a.Outcome.Miss, b.Outcome.Miss),
 			cmp.Compare(load(a), load(b)),
 		)
-	})
-	return best, best.Holds, nil
+	}), true
 }
 
 func load(c Candidate) float64 { return max(c.Outcome.PrefillLoad, c.Outcome.DecodeLoad) }
@@ -115,22 +137,9 @@ func bit(b bool) int {
 	return 0
 }
 
-// thresholds are the values of MaxLocalPrefill to consider.
-func (s *search) thresholds(from Plan) []int {
-	out := append([]int{from.MaxLocalPrefill}, s.cfg.LocalPrefill...)
-	slices.Sort(out[1:])
-	return slices.Compact(out)
-}
-
-// candidates are the evaluated plans that may be proposed.
-func (s *search) candidates() []Candidate {
-	var out []Candidate
-	for _, plan := range s.order {
-		if s.cfg.Fits(plan) && s.cfg.keepsMinimum(plan) && plan.Decode > 0 && (plan.Prefill > 0 || s.cfg.Aggregate) {
-			out = append(out, s.seen[plan])
-		}
-	}
-	return out
+// may reports whether a plan may be proposed.
+func (s *search) may(plan Plan) bool {
+	return s.cfg.Fits(plan) && s.cfg.keepsMinimum(plan) && plan.Decode > 0 && (plan.Prefill > 0 || s.cfg.Aggregate)
 }
 
 // aggregated finds the fewest decode workers that do everything.
@@ -204,6 +213,9 @@ func (s *search) enough(plan Plan, role cluster.Role) bool {
 func Cheapest(cfg Config, evaluator Evaluator, f Forecast, from Plan) (Candidate, bool, error) {
 	f.Lengths = bins(f.Lengths, lengthBins)
 	s := &search{cfg: cfg, evaluator: evaluator, forecast: f, seen: map[Plan]Candidate{}}
+	if cfg.Thresholds {
+		s.thresholds = thresholds(f.Lengths, from.MaxLocalPrefill)
+	}
 	s.try(from)
 	return s.cheapest(from)
 }

@@ -85,7 +85,7 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 			x.State = "acts"
 		case r.Decision.Changes():
 			x.State = "advises a change"
-			x.Try = []string{fmt.Sprintf("dynctl scale --prefill %d --decode %d", r.Decision.Proposal.Prefill, r.Decision.Proposal.Decode)}
+			x.Try = orders(r.Decision)
 		}
 	}
 	if r == nil {
@@ -124,6 +124,18 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 		}
 	}
 	return x
+}
+
+// orders are the commands that carry a decision out.
+func orders(d planner.Decision) (out []string) {
+	from, to := d.Current, d.Proposal
+	if from.Prefill != to.Prefill || from.Decode != to.Decode {
+		out = append(out, fmt.Sprintf("dynctl scale --prefill %d --decode %d", to.Prefill, to.Decode))
+	}
+	if from.MaxLocalPrefill != to.MaxLocalPrefill {
+		out = append(out, fmt.Sprintf("dynctl set disagg.max_local_prefill_tokens=%d", to.MaxLocalPrefill))
+	}
+	return out
 }
 
 // changeLine says what was ordered, when, by whom, and what became of it.

@@ -40,6 +40,10 @@ func TestExplainPlanner(t *testing.T) {
 			"target TTFT 500ms and ITL 50ms for 95 % of the requests, with at most 8 devices", "observed 20 requests in 5.0 s: 4.00 requests/s; 3 wait for a prefill worker",
 			"observed 1 finished, on average: 1000 prompt tokens (100 cached), 50 generated, TTFT 40ms, ITL 5ms", "predicted 1P2D: ", "reason 1P2D, 3 devices: ", "try dynctl scale --prefill 1 --decode 2",
 		}},
+		{"another threshold", report(func(r *planner.Report) {
+			r.Decision.Proposal = r.Decision.Current
+			r.Decision.Proposal.MaxLocalPrefill, r.Decision.Actions = 512, nil
+		}), "node-1", "advise", []string{"state advises a change", "try dynctl set disagg.max_local_prefill_tokens=512"}},
 		{"of another", report(func(r *planner.Report) { r.Node = "node-2" }), "node-1", "advise", []string{"by node-2, which led then"}},
 		{"old", report(func(r *planner.Report) { r.Decision.Time = now.Add(-2 * time.Minute) }), "node-1", "advise", []string{"old the decision is 2m"}},
 		{"acts", report(func(r *planner.Report) {

@@ -37,8 +37,9 @@ type Settings struct {
 	Connector Connector
 	// MaxLocalPrefill is disagg.max_local_prefill_tokens.
 	MaxLocalPrefill int
-	// LeastDelay says that disagg.conditional is least-delay.
-	LeastDelay bool
+	// LeastDelay says that disagg.conditional is least-delay, Threshold that it is threshold: else no plan has another
+	// threshold.
+	LeastDelay, Threshold bool
 }
 
 const (
@@ -184,6 +185,7 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	if settings.Planner.Devices == 0 {
 		settings.Planner.Devices = devices(v)
 	}
+	settings.Planner.Thresholds = settings.Planner.Thresholds && settings.Threshold
 	if !l.configure(settings.Planner, wrong) {
 		return
 	}
