@@ -55,6 +55,9 @@ type Candidate struct {
 const (
 	ReasonForecastRate     = "forecast_rate"     // the highest forecast within the look-ahead
 	ReasonLookAhead        = "look_ahead"        // how long a plan must last: two starts and a load interval
+	ReasonDailyRate        = "daily_rate"        // the highest of the same times on earlier days, with the level of today
+	ReasonDailyDays        = "daily_days"        // days that it is known from
+	ReasonDailyError       = "daily_error"       // of forecasts that earlier days have raised; that of the predictor alone is 1
 	ReasonProvenArrivals   = "proven_arrivals"   // arrivals in the span with the highest lower bound
 	ReasonProvenSeconds    = "proven_seconds"    // the length of this span
 	ReasonProvenRate       = "proven_rate"       // (arrivals - 2 sqrt(arrivals)) / seconds

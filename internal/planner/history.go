@@ -13,16 +13,11 @@ const (
 
 // history is the bounded memory of loads.
 type history struct {
-	step    time.Duration
-	first   int64 // number of the first step since 1970
-	steps   []stepLoad
+	stepped
 	windows []window // the newest last
 	lengths []Length // a ring
 	next    int      // where the next length goes
 }
-
-// stepLoad is one step of the series.
-type stepLoad struct{ arrived, covered float64 } // requests; seconds
 
 type window struct {
 	end     time.Time
@@ -32,25 +27,13 @@ type window struct {
 	finished, missed float64 // of the sample
 }
 
-// add records an observation. Its arrivals are spread evenly over the steps it covers.
+// add records an observation.
 func (h *history) add(o Observation, t Target) {
-	span := o.End.Sub(o.Start).Seconds()
-	h.windows = append(h.windows, window{o.End, span, float64(o.Arrived), float64(len(o.Requests)), t.missed(o.Requests)})
+	h.windows = append(h.windows, window{o.End, o.End.Sub(o.Start).Seconds(), float64(o.Arrived), float64(len(o.Requests)), t.missed(o.Requests)})
 	if n := len(h.windows) - rememberedWindows; n > 0 {
 		h.windows = h.windows[n:]
 	}
-	for at := o.Start; at.Before(o.End); {
-		number := at.UnixNano() / int64(h.step)
-		end := time.Unix(0, (number+1)*int64(h.step))
-		if end.After(o.End) {
-			end = o.End
-		}
-		s := h.at(number)
-		covered := end.Sub(at).Seconds()
-		s.covered += covered
-		s.arrived += float64(o.Arrived) * covered / span
-		at = end
-	}
+	h.spread(o)
 	for _, r := range o.Requests {
 		if len(h.lengths) < rememberedLengths {
 			h.lengths = append(h.lengths, r.Length)
@@ -59,36 +42,6 @@ func (h *history) add(o Observation, t Target) {
 		h.lengths[h.next] = r.Length
 		h.next = (h.next + 1) % rememberedLengths
 	}
-}
-
-// at returns the step of that number, and makes the steps up to it.
-func (h *history) at(number int64) *stepLoad {
-	if len(h.steps) == 0 || number-h.first >= int64(len(h.steps)+rememberedSteps) {
-		h.first, h.steps = number, nil // nothing seen for longer than what counts
-	}
-	for number >= h.first+int64(len(h.steps)) {
-		h.steps = append(h.steps, stepLoad{})
-	}
-	if n := len(h.steps) - rememberedSteps; n > 0 {
-		h.steps = h.steps[n:]
-		h.first += int64(n)
-	}
-	return &h.steps[max(0, number-h.first)]
-}
-
-// series returns the rates of the whole steps until now, with NaN for those that were
-// observed for less than half of their time, and when the last one ended.
-func (h *history) series(now time.Time) ([]float64, time.Time) {
-	whole := int(now.UnixNano()/int64(h.step) - h.first)
-	var out []float64
-	for _, s := range h.steps[:max(0, min(whole, len(h.steps)))] {
-		rate := math.NaN()
-		if s.covered >= h.step.Seconds()/2 {
-			rate = s.arrived / s.covered
-		}
-		out = append(out, rate)
-	}
-	return out, time.Unix(0, (h.first+int64(len(out)))*int64(h.step))
 }
 
 // recent returns the arrivals of the newest windows that cover at least span, and the seconds covered.

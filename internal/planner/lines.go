@@ -67,6 +67,9 @@ func (d Decision) Lines() []string {
 	}
 	if has(ReasonPlannedRate) {
 		line("forecast: %.1f requests/s at the most in %.0f s (%s)", n(ReasonForecastRate), n(ReasonLookAhead), d.Predictor)
+		if has(ReasonDailyRate) {
+			line("%s", d.dailyWords())
+		}
 		line("proven: (%.0f - 2 sqrt(%.0f)) / %.0f s = %.1f requests/s", n(ReasonProvenArrivals), n(ReasonProvenArrivals), n(ReasonProvenSeconds), n(ReasonProvenRate))
 		line("must carry: max(%.1f, %.1f) = %.1f requests/s", n(ReasonForecastRate), n(ReasonProvenRate), n(ReasonPlannedRate))
 	}
@@ -118,6 +121,22 @@ func (d Decision) Lines() []string {
 		}
 	}
 	return out
+}
+
+// dailyWords says what earlier days are worth.
+func (d Decision) dailyWords() string {
+	rate, _ := d.Number(ReasonDailyRate)
+	ahead, _ := d.Number(ReasonLookAhead)
+	days, _ := d.Number(ReasonDailyDays)
+	text := fmt.Sprintf("earlier days: %.1f requests/s at the most in %.0f s, by %.0f of them: ", rate, ahead, days)
+	switch e, tested := d.Number(ReasonDailyError); {
+	case !tested:
+		return text + "do not count, they have not been tested"
+	case e < 1-dayMargin:
+		return text + fmt.Sprintf("count where they are higher, since they have lowered the error of forecasts to %.0f %%", 100*e)
+	default:
+		return text + fmt.Sprintf("do not count, the error of forecasts with them is %.0f %% of that without", 100*e)
+	}
 }
 
 func (o Outcome) words() string {

@@ -17,6 +17,7 @@ type Planner struct {
 	predictor predict.Predictor
 
 	history   history
+	days      days
 	slow      slowdown
 	durations Durations
 	path      *path
@@ -54,8 +55,8 @@ func New(cfg Config, perf Performance, evaluator Evaluator) (*Planner, error) {
 	}
 	return &Planner{
 		cfg: cfg, perf: perf, evaluator: evaluator, predictor: predictor,
-		history: history{step: cfg.ForecastStep},
-		grew:    map[cluster.Role]time.Time{}, missing: map[cluster.Role]int{},
+		history: history{stepped: stepped{step: cfg.ForecastStep, most: rememberedSteps}}, days: newDays(),
+		grew: map[cluster.Role]time.Time{}, missing: map[cluster.Role]int{},
 	}, nil
 }
 
@@ -158,6 +159,7 @@ func (p *Planner) stale(now time.Time, o Observation) string {
 func (p *Planner) learn(o Observation) {
 	p.newest = o.End
 	p.history.add(o, p.cfg.Target)
+	p.days.spread(o)
 	if len(o.Requests) > 0 {
 		p.sample = bins(p.history.lengths, lengthBins)
 	}
@@ -261,6 +263,7 @@ func (p *Planner) pending(now time.Time, o Observation) (unfinished []Pending, o
 // demand is the load that decisions are made for, in requests a second.
 type demand struct {
 	expected float64 // highest forecast for as long as a plan must last
+	daily    daily   // which may have raised it
 	later    float64 // and until a stopped worker would have paid for its return
 	proven   measured
 	possible measured
@@ -277,12 +280,20 @@ func (d demand) down() float64 { return max(d.later, d.possible.rate, d.up()) }
 
 func (p *Planner) demand(now time.Time) demand {
 	p.forecastRate(now)
-	return demand{
-		expected: p.path.most(now, now.Add(p.lookAhead())),
-		later:    p.path.most(now, now.Add(p.lookAhead()+p.payback())),
+	ahead := p.lookAhead()
+	p.days.tell(now, ahead, p.cfg.LoadInterval, func(at time.Time) float64 { return p.path.most(at, at.Add(1)) })
+	d := demand{
+		expected: p.path.most(now, now.Add(ahead)),
+		later:    p.path.most(now, now.Add(ahead+p.payback())),
 		proven:   p.history.proven(now, p.cfg.LoadInterval),
 		possible: p.history.possible(now, p.cfg.LoadInterval),
 	}
+	if _, automatic := p.predictor.(predict.Auto); automatic {
+		if d.daily = p.daily(now); d.daily.pays {
+			d.expected, d.later = raised(d.expected, d.daily.rate), raised(d.later, d.daily.later)
+		}
+	}
+	return d
 }
 
 // forecastOf returns the load for an evaluator.
@@ -296,6 +307,13 @@ func (p *Planner) forecastOf(rate float64) Forecast {
 // explain puts the numbers behind a decision into it.
 func (p *Planner) explain(load demand, d *Decision) {
 	d.Predictor = p.path.predictor.Name()
+	if load.daily.days > 0 {
+		d.reason(ReasonDailyRate, load.daily.rate, "requests/s")
+		d.reason(ReasonDailyDays, float64(load.daily.days), "days")
+		if load.daily.ratio > 0 {
+			d.reason(ReasonDailyError, load.daily.ratio, "")
+		}
+	}
 	d.reason(ReasonForecastRate, load.expected, "requests/s")
 	d.reason(ReasonLookAhead, p.lookAhead().Seconds(), "s")
 	d.reason(ReasonProvenArrivals, load.proven.arrived, "requests")

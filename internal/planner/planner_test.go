@@ -51,17 +51,18 @@ type scene struct {
 	plan    Plan
 	pending []Pending
 	start   float64 // seconds that a start takes
+	every   float64 // seconds between two observations
 	last    Decision
 	edit    func(*Observation) // of the next observations
 }
 
 func newScene(t *testing.T, cfg Config, plan Plan) *scene {
-	return &scene{t: t, p: newPlanner(t, cfg), plan: plan, start: 30}
+	return &scene{t: t, p: newPlanner(t, cfg), plan: plan, start: 30, every: 5}
 }
 
-// observation is what the scene shows of the last 5 s with so many arrivals.
+// observation is what the scene shows of the last seconds with so many arrivals.
 func (s *scene) observation(arrived int) Observation {
-	o := Observation{Start: at(s.now - 5), End: at(s.now), Arrived: arrived, MaxLocalPrefill: s.plan.MaxLocalPrefill}
+	o := Observation{Start: at(s.now - s.every), End: at(s.now), Arrived: arrived, MaxLocalPrefill: s.plan.MaxLocalPrefill}
 	for range min(arrived, 40) {
 		o.Requests = append(o.Requests, Request{Length: Length{ISL: 3000, OSL: 300}, TTFT: 100 * time.Millisecond, ITL: 6 * time.Millisecond})
 	}
@@ -94,9 +95,9 @@ func (s *scene) observation(arrived int) Observation {
 	return o
 }
 
-// tick lets 5 s pass and carries out what is proposed.
+// tick lets the time to the next observation pass and carries out what is proposed.
 func (s *scene) tick(arrived int) Decision {
-	s.now += 5
+	s.now += s.every
 	d := s.p.Tick(at(s.now), s.observation(arrived))
 	if s.last = d; !d.Changes() {
 		return d
@@ -385,7 +386,7 @@ func TestDurations(t *testing.T) {
 }
 
 func TestMeasuredRates(t *testing.T) {
-	h := history{step: 20 * time.Second}
+	h := history{stepped: stepped{step: 20 * time.Second, most: rememberedSteps}}
 	for i := range 40 {
 		arrived := 50
 		if i >= 38 {
