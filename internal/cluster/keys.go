@@ -108,6 +108,9 @@ const (
 // ProfileKey holds what the node that leads has learned of the workers' performance.
 func ProfileKey(namespace string) string { return "/dynctl/" + namespace + "/profile" }
 
+// DaysKey holds the load of the last days, as the node that leads has seen it.
+func DaysKey(namespace string) string { return "/dynctl/" + namespace + "/days" }
+
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }
 

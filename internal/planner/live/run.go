@@ -82,6 +82,7 @@ type loop struct {
 	hours   hours
 	watches watches
 	learned learned
+	diary   diary
 }
 
 func run(ctx context.Context, cfg Config) error {
@@ -106,6 +107,9 @@ func run(ctx context.Context, cfg Config) error {
 	}
 	if err := l.actor.recall(ctx); err != nil {
 		return fmt.Errorf("read what the planner did before: %w", err)
+	}
+	if err := l.diary.recall(ctx, cfg, time.Now()); err != nil {
+		return fmt.Errorf("read the load of earlier days: %w", err)
 	}
 	tick := time.NewTimer(l.interval())
 	defer tick.Stop()
@@ -192,6 +196,7 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	l.eval.leastDelay = settings.LeastDelay
 	o.Hold = l.actor.hold(now, v, l.settled, settings.Connector)
 	d := l.core.Tick(now, o)
+	l.diary.keep(ctx, l.cfg, now, l.core)
 	l.actor.settle(now, v, o, d.Late)
 	if l.settled.Mode == planner.ModeAct {
 		l.actor.act(ctx, now, v, d, l.settled, settings.Connector)
@@ -246,6 +251,7 @@ func (l *loop) configure(settings planner.Config, wrong error) bool {
 			for _, c := range l.actor.changes {
 				l.core.Recall(c)
 			}
+			l.diary.tell(l.cfg, time.Now(), l.core)
 		}
 	default:
 		err = l.core.Configure(settings)
