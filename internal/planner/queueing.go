@@ -65,7 +65,8 @@ func (q Queueing) Evaluate(plan Plan, f Forecast) (Outcome, error) {
 	}
 	out.TTFT = seconds(quantile(miss, allowed, f.Horizon.Seconds()))
 	out.MissITL = d.beyond(q.Target.ITL.Seconds())
-	out.ITL = seconds(d.mean + normalQuantile(q.Target.Percentile)*d.deviation)
+	// Near the limit, what varies upwards finds no end: no longer than the load lasts.
+	out.ITL = seconds(min(d.mean+normalQuantile(q.Target.Percentile)*d.deviation, max(f.Horizon.Seconds(), 1)))
 	out.Miss = 1 - (1-out.MissTTFT)*(1-out.MissITL)
 	return out, nil
 }
