@@ -211,6 +211,18 @@ func TestBackTestOfDays(t *testing.T) {
 		{"a peak each day", 4, everyDay, true, true},
 		{"a level", 4, func(int, float64) float64 { return 20 }, false, true},
 		{"a peak that moves", 4, func(day int, hour float64) float64 { return office(math.Mod(hour+5*float64(day), 24)) }, false, true},
+		{"five minutes at noon, on some days and as many not, as it seems only then", 5, func(day int, hour float64) float64 {
+			if hour == 12 && (day == 0 || day == 1 || day == 3) {
+				return 30
+			}
+			return 5
+		}, false, true},
+		{"a peak each day, of days with less", 3, func(day int, hour float64) float64 {
+			if day == 2 {
+				return 0.4 * office(hour)
+			}
+			return office(hour)
+		}, true, true},
 		{"one day", 1, everyDay, false, false},
 	} {
 		p := newPlanner(t, config())
@@ -221,6 +233,15 @@ func TestBackTestOfDays(t *testing.T) {
 		p.days.judge(now, 1)
 		if _, done := p.days.errs.ratio(); done != tc.done || p.days.errs.pays() != tc.pays {
 			t.Errorf("%s: %+v", tc.name, p.days.errs)
+		}
+	}
+}
+
+// Earlier days that expect hardly more than the predictor do not raise it: that would be chance.
+func TestDaysRaiseClearly(t *testing.T) {
+	for _, tc := range []struct{ alone, daily, want float64 }{{10, 10.9, 10}, {10, 11.1, 11.1}, {10, 3, 10}, {0, 1, 1}, {0, 0, 0}} {
+		if got := raised(tc.alone, tc.daily); got != tc.want {
+			t.Errorf("%v raised by %v: %v, want %v", tc.alone, tc.daily, got, tc.want)
 		}
 	}
 }

@@ -103,6 +103,26 @@ func TestThresholdsCoolDown(t *testing.T) {
 	}
 }
 
+// The threshold stays for the cool-down even where another one would carry what the present one does not.
+func TestThresholdStaysUnderOverload(t *testing.T) {
+	cfg := config()
+	cfg.Devices, cfg.Aggregate, cfg.Prefill.Min, cfg.Thresholds = 3, false, 1, true
+	s := newScene(t, cfg, Plan{Prefill: 2, Decode: 1})
+	s.edit = chats
+	s.p.evaluator = capacities{{2, 1, 64}: 5, {2, 1, 512}: 60}
+	s.run(1, 15)
+	s.plan.MaxLocalPrefill = 64
+	began := s.now
+	for range 30 {
+		if d := s.tick(65); d.Changes() {
+			break
+		}
+	}
+	if s.plan != (Plan{2, 1, 512}) || s.now-began < cfg.CoolDown.Seconds() {
+		t.Errorf("%+v after %v s: %q", s.plan, s.now-began, s.last.Lines())
+	}
+}
+
 // capacities is an evaluator of plans that carry so many requests a second. More workers carry at least as many, all others
 // next to none.
 type capacities map[Plan]float64
@@ -221,6 +241,9 @@ func (e *turns) Evaluate(plan Plan, _ Forecast) (o Outcome, _ error) {
 		}
 	case 4, 3, 2:
 		o.Miss, o.MissTTFT, o.MissITL, o.PrefillLoad, o.DecodeLoad = 1, 0.04, 0.04, 2, 2
+		if plan.Prefill == 2 && plan.Decode == 2 { // both are a step from here
+			o.Miss = 0.5
+		}
 	}
 	return o, nil
 }
@@ -228,7 +251,7 @@ func (e *turns) Evaluate(plan Plan, _ Forecast) (o Outcome, _ error) {
 // Advice does not outlive what it was for: other workers, or a cheaper plan.
 func TestAdviceEnds(t *testing.T) {
 	cfg := config()
-	cfg.Devices, cfg.Aggregate, cfg.Prefill.Min = 6, false, 1
+	cfg.Devices, cfg.Aggregate, cfg.Prefill.Min, cfg.Prefill.Max = 6, false, 1, 3
 	for _, tc := range []struct {
 		name    string
 		by      capacities
@@ -238,7 +261,7 @@ func TestAdviceEnds(t *testing.T) {
 		{"kept", capacities{{2, 3, 0}: 20, {3, 2, 0}: 20}, Plan{3, 2, 0}, Plan{3, 2, 0}},
 		{"holds no more", capacities{{2, 3, 0}: 20, {3, 2, 0}: 9}, Plan{3, 2, 0}, Plan{2, 3, 0}},
 		{"another is cheaper", capacities{{2, 2, 0}: 20, {3, 2, 0}: 20}, Plan{3, 2, 0}, Plan{2, 2, 0}},
-		{"it does not fit any more", capacities{{2, 3, 0}: 20, {4, 3, 0}: 20}, Plan{4, 3, 0}, Plan{2, 3, 0}},
+		{"it does not fit any more", capacities{{2, 3, 0}: 20, {4, 1, 0}: 20}, Plan{4, 1, 0}, Plan{2, 3, 0}},
 		{"none holds, and it misses as many", capacities{{2, 4, 0}: 8, {3, 3, 0}: 8}, Plan{3, 3, 0}, Plan{3, 3, 0}},
 		{"none holds, and another misses clearly fewer", capacities{{2, 4, 0}: 8, {3, 3, 0}: 7}, Plan{3, 3, 0}, Plan{2, 4, 0}},
 	} {

@@ -1,10 +1,7 @@
 package live
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -312,92 +309,6 @@ func TestVirtualConnector(t *testing.T) {
 		w.until("one after the time-out", 400, func() bool { return get("decision_id") == "3" })
 		if wait := time.Since(told); wait < 2*time.Minute {
 			t.Errorf("after %s", wait)
-		}
-	})
-}
-
-// The threshold of local prefills is changed after the workers, and only where nobody else has changed it.
-func TestThreshold(t *testing.T) {
-	s := store.NewMemory(store.SystemClock{})
-	defer s.Close()
-	a := &actor{cfg: Config{Store: s, Namespace: ns, Node: "node-1", Leads: func(context.Context) (bool, error) { return true, nil }}, claimed: ConnectorTopology}
-	raw := []byte(`{"model":{"name":"m"},"prefill":1,"decode":1,"generation":4,"updated_by":"planner@x"}`)
-	rev, err := s.Put(t.Context(), cluster.TopologyKey(ns), raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := decodeDeclared(store.KV{Key: "k", Value: raw, ModRevision: rev})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := View{Declared: &d, MaxLocalPrefill: 64}
-	var c planner.Change
-	if err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 1, Decode: 1, MaxLocalPrefill: 512}, &c, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	kv, err := s.Get(t.Context(), cluster.SettingKey(ns, "disagg.max_local_prefill_tokens"))
-	if err != nil || string(kv.Value) != "512" || c.Generation != 5 {
-		t.Errorf("%s %v, generation %d", kv.Value, err, c.Generation)
-	}
-	now, err := s.Get(t.Context(), cluster.TopologyKey(ns))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d, err = decodeDeclared(now); err != nil {
-		t.Fatal(err)
-	}
-	v.Declared = &d // of a moment when the setting was not there
-	if err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 1, Decode: 1, MaxLocalPrefill: 0}, &c, time.Minute); err == nil {
-		t.Error("what somebody else set is overwritten")
-	}
-	if err := a.write(t.Context(), time.Now().Add(-2*time.Minute), v, planner.Plan{Prefill: 2, Decode: 1, MaxLocalPrefill: 64}, &c, time.Minute); err == nil || !strings.Contains(err.Error(), "old") {
-		t.Errorf("on an old observation: %v", err)
-	}
-	if err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 2, MaxLocalPrefill: 64}, &c, time.Minute); err == nil || !strings.Contains(err.Error(), "decode") {
-		t.Errorf("without decode workers: %v", err)
-	}
-}
-
-// All bytes but the values that change stay, in any form of the object.
-func TestAmend(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"prefill":1,"x":{"prefill":7}}`:                        `{"prefill":2,"x":{"prefill":7},"decode":3}`,
-		"{ \"a\" : [1 ,2],\n\"decode\" : 10 , \"prefill\":0 }\n": "{ \"a\" : [1 ,2],\n\"decode\" : 3 , \"prefill\":2 ,\"\":0}\n",
-		`{}`: `{"prefill":2,"decode":3}`,
-	} {
-		want = strings.Replace(want, `,"":0`, "", 1)
-		got, err := amend([]byte(in), []field{{"prefill", 2}, {"decode", 3}})
-		if err != nil || string(got) != want {
-			t.Errorf("%s: %s %v, want %s", in, got, err, want)
-		}
-	}
-	for _, bad := range []string{``, `[]`, `1`, `{`, `{"a"`, `{"a":}`, `{"a":1,}`} {
-		if got, err := amend([]byte(bad), []field{{"prefill", 2}}); err == nil {
-			t.Errorf("%s: %s", bad, got)
-		}
-	}
-}
-
-func FuzzAmend(f *testing.F) {
-	f.Add([]byte(`{"prefill":1,"x":{"prefill":7},"d":"\u00e9"}`))
-	f.Add([]byte(`{ "decode" :null, "decode":[{}], "":2 }`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		var before map[string]json.RawMessage
-		if json.Unmarshal(in, &before) != nil || before == nil {
-			return
-		}
-		out, err := amend(in, []field{{"prefill", 2}, {"decode", "x"}})
-		if err != nil {
-			t.Fatalf("%q: %v", in, err)
-		}
-		var after map[string]json.RawMessage
-		if err := json.Unmarshal(out, &after); err != nil {
-			t.Fatalf("%q: %q: %v", in, out, err)
-		}
-		before["prefill"], before["decode"] = []byte(`2`), []byte(`"x"`)
-		same := maps.EqualFunc(before, after, func(a, b json.RawMessage) bool { return string(a) == string(b) })
-		if !same {
-			t.Errorf("%q: %q", in, out)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,29 @@ func TestWantedWithoutLateWorkers(t *testing.T) {
 		v := View{Declared: &Declared{Topology: cluster.Topology{Prefill: tc.declared.Prefill, Decode: tc.declared.Decode}}}
 		if plan, cause := wanted(v, d, cfg); plan != tc.want || cause != tc.cause {
 			t.Errorf("%s: %v for %q, want %v for %q", tc.name, plan, cause, tc.want, tc.cause)
+		}
+	}
+}
+
+// The fence of a leader is the revision of its own claim.
+func TestClaimIsTheFence(t *testing.T) {
+	s := store.NewMemory(store.SystemClock{})
+	defer s.Close()
+	for _, key := range []string{cluster.TopologyKey(ns), cluster.VirtualPlannerKey(ns, cluster.VirtualPrefill), cluster.VirtualPlannerKey(ns, cluster.VirtualDecision)} {
+		if _, err := s.Put(t.Context(), key, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &actor{cfg: Config{Store: s, Namespace: ns, Leads: func(context.Context) (bool, error) { return true, nil }}}
+	for c, key := range map[Connector]string{ConnectorTopology: cluster.TopologyKey(ns), ConnectorVirtual: cluster.VirtualPlannerKey(ns, cluster.VirtualDecision)} {
+		before, err := s.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.claim(t.Context(), c)
+		after, err := s.Get(t.Context(), key)
+		if err != nil || a.claimed != c || a.why != "" || a.fence != after.ModRevision || after.ModRevision <= before.ModRevision {
+			t.Errorf("%s: fence %d, the claim is %d after %d, %v", c, a.fence, after.ModRevision, before.ModRevision, err)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type world struct {
 	leader   string // who leads
 	rate     int
 	silent   bool // frontends and workers say nothing
+	chats    bool // one long prompt comes for eight short ones
 	never    bool // workers that start never get ready
 	obeys    bool // the controller follows the topology
 	starts   int  // seconds
@@ -320,6 +321,12 @@ func (w *world) speak() {
 	served := make([]cluster.ServedRequest, min(w.rate, cluster.MaxServed))
 	for i := range served {
 		served[i] = cluster.ServedRequest{Prompt: 1000, Output: 50, TTFT: 40 * time.Millisecond, ITL: 5 * time.Millisecond}
+		if w.chats {
+			served[i].Prompt = 400
+			if (w.at*w.rate+i)%9 == 0 {
+				served[i].Prompt = 12_000
+			}
+		}
 	}
 	publish(cluster.ComponentFrontend, cluster.TopicFrontendStats, cluster.FrontendStats{Frontend: "node-1", Started: w.rate, Served: served, ServedOf: w.rate})
 	w.heard = time.Now()
