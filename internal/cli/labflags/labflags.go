@@ -106,10 +106,10 @@ type Size struct {
 	PrefillProfile string
 	Trace          string
 	Speed          float64
-	TTFT, ITL               time.Duration
-	Percentile              int
-	Budget                  int
-	Save                    string
+	TTFT, ITL      time.Duration
+	Percentile     int
+	Budget         int
+	Save           string
 }
 
 // Add adds the flags to a set.

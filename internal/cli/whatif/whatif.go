@@ -19,7 +19,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/settings"
 	"github.com/dynctl/dynctl/internal/client"
-	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/mooncake"
 	"github.com/dynctl/dynctl/internal/topofile"
@@ -92,7 +91,11 @@ func (o *Options) Show(ctx context.Context, s *session.Session, c *client.Cluste
 	if err := errors.Join(errs...); err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}
-	if workers, devices := max(now.Topology.Prefill+now.Topology.Decode, next.Topology.Prefill+next.Topology.Decode), devicesOf(v.Nodes); devices > 0 && devices < workers {
+	workers, devices := max(now.Topology.Prefill+now.Topology.Decode, next.Topology.Prefill+next.Topology.Decode), 0
+	for _, n := range v.Nodes {
+		devices += len(n.Devices)
+	}
+	if devices > 0 && devices < workers {
 		args = append(args, fmt.Sprintf("--shared-devices=%d", devices))
 		s.Out.Note("up to %s share %s: they compute in turns", human.Plural(workers, "worker"), human.Plural(devices, "device"))
 	}
@@ -107,14 +110,6 @@ func (o *Options) Show(ctx context.Context, s *session.Session, c *client.Cluste
 		}
 	}
 	return dynlab.Run(ctx, s, action, out, args...)
-}
-
-// devicesOf counts the devices of nodes.
-func devicesOf(nodes []cluster.Node) (n int) {
-	for _, node := range nodes {
-		n += len(node.Devices)
-	}
-	return n
 }
 
 // Load returns the load of the last hour of a model as a trace, if it is enough; action begins the message if not.
