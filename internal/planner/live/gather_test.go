@@ -321,4 +321,15 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("%+v: %q", w, s.Missing())
 		}
 	}
+	// Prompts that seem to take no time, because steps with more of them were shorter by chance, would be computed at no
+	// speed at all: a load without end.
+	s = NewSpeed()
+	s.limits(cluster.WorkerStats{KVTotal: 100, BlockSize: 16, MaxSeqs: 8, MaxBatchTokens: 512})
+	for i := range neededWindows {
+		w := profile.Work{Decodes: 100, DecodeContext: 10_000 + 1000*i, Tokens: 300 - 50*i, ChunkContext: 9000 - 1500*i}
+		s.learn([]profile.Sample{{Work: w, Steps: 50, Seconds: 1e-5 * float64(w.DecodeContext)}})
+	}
+	if s.PrefillThroughput(300) != 0 || !strings.Contains(s.Missing(), "no time that can be measured") {
+		t.Errorf("%+v: %q", s.profile.Step, s.Missing())
+	}
 }
