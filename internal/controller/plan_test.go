@@ -176,6 +176,15 @@ func TestPlan(t *testing.T) {
 		w.converge()
 		w.want("worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0")
 	})
+	t.Run("scale down takes workers of drained nodes first", func(t *testing.T) {
+		w := newWorld(t, 0, 3, node("a", 2), node("b", 2), node("c", 2))
+		w.converge()
+		w.want("worker-1 decode a/cpu:0", "worker-2 decode b/cpu:0", "worker-3 decode c/cpu:0")
+		w.Topology.Decode = 2
+		w.Cordons = map[string]cluster.Cordon{"id-b": {Node: "id-b"}}
+		w.converge()
+		w.want("worker-1 decode a/cpu:0", "worker-3 decode c/cpu:0")
+	})
 	t.Run("no node, then one", func(t *testing.T) {
 		w := newWorld(t, 0, 1)
 		w.converge()

@@ -39,10 +39,10 @@ func (p *planner) resize(role cluster.Role, apart string) {
 		return
 	}
 	staying := slices.Collect(p.staying(role))
-	// The least useful workers leave first: unplaced, not serving, drained, then high
-	// numbers.
+	// The least useful workers leave first: unplaced, not serving, drained, those that must
+	// move anyway because their node is drained, then high numbers.
 	slices.SortFunc(staying, func(a, b *item) int {
-		return cmp.Or(worth(a)-worth(b), cluster.CompareNames(b.Name, a.Name))
+		return cmp.Or(worth(a)-worth(b), yesFirst(p.evicted(a), p.evicted(b)), cluster.CompareNames(b.Name, a.Name))
 	})
 	for _, it := range staying[:max(surplus-p.held(staying), 0)] {
 		p.remove(it, join("scale down", apart))
