@@ -200,6 +200,8 @@ type request struct {
 	method   string
 	resource Resource
 	name     string // empty for all objects
+	part     string // subresource, if that is meant
+	about    string // path of what the server says of itself, in place of objects
 	query    url.Values
 	accept   string // JSON if empty
 	content  string // type of body
@@ -252,7 +254,13 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		}
 		body = bytes.NewReader(encoded)
 	}
-	address := c.Server + r.resource.path(url.PathEscape(c.Namespace), url.PathEscape(r.name))
+	address := c.Server + r.about
+	if r.about == "" {
+		address += r.resource.path(url.PathEscape(c.Namespace), url.PathEscape(r.name))
+	}
+	if r.part != "" {
+		address += "/" + r.part
+	}
 	if len(r.query) > 0 {
 		address += "?" + r.query.Encode()
 	}
@@ -273,11 +281,11 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, failure(resp, r.resource, r.name)
+	return nil, failure(resp, r)
 }
 
 // failure reads the status in an answer.
-func failure(resp *http.Response, r Resource, name string) error {
+func failure(resp *http.Response, r request) error {
 	var status struct {
 		Reason  string `json:"reason"`
 		Message string `json:"message"`
@@ -293,8 +301,8 @@ func failure(resp *http.Response, r Resource, name string) error {
 	if e.Message == "" {
 		e.Message = http.StatusText(e.Code)
 	}
-	if e.Code == http.StatusNotFound && name == "" {
-		return fmt.Errorf("%w: the API server does not know %s: install configs/kubernetes/crds.yaml", e, r)
+	if e.Code == http.StatusNotFound && r.name == "" && r.about == "" {
+		return fmt.Errorf("%w: the API server does not know %s: install configs/kubernetes/crds.yaml", e, r.resource)
 	}
 	return e
 }

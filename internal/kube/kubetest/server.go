@@ -39,6 +39,8 @@ type Server struct {
 	saved    map[string]object
 	savedAt  int64
 	requests map[string]int // by method and plural
+	served   map[kube.Resource]bool
+	denied   map[string]bool // methods with plurals, and "/scale"
 }
 
 type object = map[string]any
@@ -53,7 +55,7 @@ type event struct {
 
 // New starts a server, which ends with the test.
 func New(t testing.TB) *Server {
-	s := &Server{version: 1000, objects: map[string]object{}, moved: make(chan struct{}), broken: make(chan struct{}), requests: map[string]int{}}
+	s := &Server{version: 1000, objects: map[string]object{}, moved: make(chan struct{}), broken: make(chan struct{}), requests: map[string]int{}, served: map[kube.Resource]bool{}, denied: map[string]bool{}}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.Break()
@@ -66,6 +68,30 @@ func New(t testing.TB) *Server {
 // Client returns a client of a namespace.
 func (s *Server) Client(namespace string) *kube.Client {
 	return &kube.Client{HTTP: s.http.Client(), Server: s.http.URL, Namespace: namespace}
+}
+
+// Direct returns a client of a namespace that calls the server without a network, for tests in a bubble of
+// time. before, if not nil, is called before each request.
+func (s *Server) Direct(namespace string, before func(*http.Request)) *kube.Client {
+	return &kube.Client{HTTP: &http.Client{Transport: direct{s, before}}, Server: "http://kubetest", Namespace: namespace}
+}
+
+type direct struct {
+	s      *Server
+	before func(*http.Request)
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	if d.before != nil {
+		d.before(r)
+	}
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	d.s.ServeHTTP(w, r)
+	return w.Result(), r.Context().Err()
 }
 
 // SetDown makes the server fail all requests, or answer again.
@@ -132,14 +158,19 @@ func (s *Server) Requests(method, plural string) int {
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	list, name, ok := split(r.URL.Path)
+	path, scaled := strings.CutSuffix(r.URL.Path, "/scale")
+	list, name, ok := split(path)
 	if !ok {
-		fail(w, http.StatusNotFound, "NotFound", "no such path")
+		s.discover(w, r.URL.Path)
 		return
 	}
+	plural := list[strings.LastIndexByte(list, '/')+1:]
+	if scaled {
+		plural += "/scale"
+	}
 	s.mu.Lock()
-	down := s.down
-	s.requests[r.Method+" "+list[strings.LastIndexByte(list, '/')+1:]]++
+	down, denied := s.down, s.denied[r.Method+" "+plural]
+	s.requests[r.Method+" "+plural]++
 	s.mu.Unlock()
 	var body object
 	if r.Method != http.MethodGet {
@@ -151,6 +182,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case down:
 		fail(w, http.StatusServiceUnavailable, "ServiceUnavailable", "the server is down")
+	case denied:
+		fail(w, http.StatusForbidden, "Forbidden", "cannot "+strings.ToLower(r.Method)+" resource "+plural)
+	case scaled:
+		s.scale(w, r, list, name, body)
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
 		s.watch(w, r, list)
 	case r.Method == http.MethodGet && name == "":
