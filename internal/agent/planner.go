@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dial"
+	"github.com/dynctl/dynctl/internal/kube"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/planner/live"
@@ -20,7 +23,7 @@ func (a *Agent) electPlanner(ctx context.Context, prefix, value string, lead fun
 		wg.Go(func() {
 			live.Run(ctx, live.Config{
 				Store: a.stores.store, Bus: a.stores.bus, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name,
-				Settings: a.settings.planner, Metrics: metrics.NewPlanner(a.metrics), Log: a.log,
+				Settings: a.settings.planner, Kubernetes: a.kubernetes, Metrics: metrics.NewPlanner(a.metrics), Log: a.log,
 				Leads: func(ctx context.Context) (bool, error) {
 					return store.Leads(ctx, a.stores.store, prefix, a.drt.Lease().ID)
 				},
@@ -33,11 +36,16 @@ func (a *Agent) electPlanner(ctx context.Context, prefix, value string, lead fun
 	})
 }
 
+// kubernetes returns a client of the Kubernetes API, which need not have the state of the cluster.
+func (a *Agent) kubernetes() (*kube.Client, error) { return dial.Kubernetes(a.cfg.Kubernetes) }
+
 // planner returns the planner's settings. The error names settings that do not go together.
 func (s *settings) planner() (live.Settings, error) {
 	p := s.a.cfg.Planner
 	override(s, settingPlannerMode, &p.Mode)
 	override(s, settingPlannerConnector, &p.Connector)
+	override(s, settingPlannerKubePrefill, &p.KubernetesPrefill)
+	override(s, settingPlannerKubeDecode, &p.KubernetesDecode)
 	override(s, settingPlannerGoal, &p.Goal)
 	override(s, settingPlannerTTFT, &p.TTFT)
 	override(s, settingPlannerITL, &p.ITL)
@@ -54,11 +62,23 @@ func (s *settings) planner() (live.Settings, error) {
 	override(s, settingPlannerThresholds, &p.Thresholds)
 	override(s, settingPlannerTimeout, &p.ActionTimeout)
 	d, _ := s.settings()
+	var targets live.Targets
+	err := p.Check()
+	for _, t := range []struct {
+		text string
+		into *cluster.ScaleTarget
+	}{{p.KubernetesPrefill, &targets.Prefill}, {p.KubernetesDecode, &targets.Decode}} {
+		var wrong error
+		*t.into, wrong = cluster.ParseScaleTarget(t.text)
+		err = errors.Join(err, wrong)
+	}
 	limits := limitsOf(d)
+	c := plannerConfig(p, limits.Enforce)
+	c.KeepRoles = p.Connector == config.ConnectorKubernetes && targets.Prefill != targets.Decode
 	return live.Settings{
-		Planner: plannerConfig(p, limits.Enforce), Connector: live.Connector(p.Connector), MaxLocalPrefill: limits.MaxLocalTokens,
+		Planner: c, Connector: live.Connector(p.Connector), Targets: targets, MaxLocalPrefill: limits.MaxLocalTokens,
 		LeastDelay: limits.Conditional.Rule == cluster.ConditionalLeastDelay, Threshold: limits.Conditional.Rule == cluster.ConditionalThreshold,
-	}, p.Check()
+	}, err
 }
 
 // plannerConfig returns the core's configuration. A worker takes one device of its node, which may be a

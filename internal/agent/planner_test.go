@@ -31,7 +31,7 @@ func TestPlannerSettings(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]string{
-		settingPlannerMode: `"act"`, settingPlannerConnector: `"virtual"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
+		settingPlannerMode: `"act"`, settingPlannerConnector: `"kubernetes"`, settingPlannerKubePrefill: `"deployments.apps/p"`, settingPlannerKubeDecode: `"statefulsets.apps/d"`, settingPlannerGoal: `"cost"`, settingPlannerTTFT: `"300ms"`, settingPlannerITL: `"20ms"`, settingPlannerPercentile: "90",
 		settingPlannerDevices: "12", settingPlannerPrefillMin: "1", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
 		settingPlannerPredictor: `"linear"`, settingPlannerInterval: `"30s"`, settingPlannerForecast: `"2m"`, settingPlannerCoolDown: `"20s"`, settingMaxLocal: "77", settingRule: `"threshold"`, settingPlannerTimeout: `"7m"`,
 	} {
@@ -42,10 +42,11 @@ func TestPlannerSettings(t *testing.T) {
 	want.Target = planner.Target{Goal: planner.GoalCost, TTFT: 300 * time.Millisecond, ITL: 20 * time.Millisecond, Percentile: 0.9}
 	want.Prefill.Min, want.Prefill.Max, want.Decode.Min, want.Decode.Max = 1, 5, 2, 6
 	want.LoadInterval, want.ThroughputInterval, want.ForecastStep, want.StaleAfter, want.CoolDown = 30*time.Second, 2*time.Minute, 2*time.Minute, time.Minute, 20*time.Second
-	want.ActionTimeout, want.Thresholds = 7*time.Minute, true
+	want.KeepRoles, want.ActionTimeout, want.Thresholds = true, 7*time.Minute, true
+	targets := live.Targets{Prefill: cluster.ScaleTarget{Resource: "deployments", Group: "apps", Name: "p"}, Decode: cluster.ScaleTarget{Resource: "statefulsets", Group: "apps", Name: "d"}}
 	within(t, long, "all settings are in force", func() bool {
 		got, err := n.settings.planner()
-		return err == nil && got.Planner.Validate() == nil && reflect.DeepEqual(got, live.Settings{Planner: want, Connector: live.ConnectorVirtual, MaxLocalPrefill: 77, Threshold: true})
+		return err == nil && got.Planner.Validate() == nil && reflect.DeepEqual(got, live.Settings{Planner: want, Connector: live.ConnectorKubernetes, Targets: targets, MaxLocalPrefill: 77, Threshold: true})
 	})
 	set(settingPlannerThresholds, "false")
 	within(t, long, "the threshold is pinned", func() bool { got, _ := n.settings.planner(); return !got.Planner.Thresholds })
@@ -56,6 +57,16 @@ func TestPlannerSettings(t *testing.T) {
 	within(t, long, "there is a prefill worker where prompts without one are refused", func() bool {
 		got, err := n.settings.planner()
 		return err == nil && !got.Planner.Aggregate && got.Planner.Prefill.Min == 1 && got.Planner.Validate() == nil
+	})
+	set(settingPlannerKubeDecode, `"deployments.apps/p"`)
+	within(t, long, "workers in the same pods change their role", func() bool {
+		got, err := n.settings.planner()
+		return err == nil && !got.Planner.KeepRoles
+	})
+	set(settingPlannerDevices, "0")
+	within(t, long, "pods have a bound", func() bool {
+		_, err := n.settings.planner()
+		return err != nil && strings.Contains(err.Error(), "planner.devices")
 	})
 	set(settingPlannerPrefillMin, "9")
 	within(t, long, "what does not go together is named", func() bool {

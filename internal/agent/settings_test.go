@@ -101,7 +101,7 @@ func TestFrontendSettings(t *testing.T) {
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
 		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt", settingRecordLoad: "false",
 		settingSurge: "3", settingUnavailable: "10%",
-		settingPlannerMode: "off", settingPlannerConnector: "virtual", settingPlannerGoal: "cost", settingPlannerTTFT: "300ms", settingPlannerITL: "20ms", settingPlannerPercentile: "90", settingPlannerDevices: "12",
+		settingPlannerMode: "off", settingPlannerConnector: "virtual", settingPlannerKubePrefill: "deployments.apps/p", settingPlannerKubeDecode: "deployments.apps/d", settingPlannerGoal: "cost", settingPlannerTTFT: "300ms", settingPlannerITL: "20ms", settingPlannerPercentile: "90", settingPlannerDevices: "12",
 		settingPlannerPrefillMin: "2", settingPlannerPrefillMax: "5", settingPlannerDecodeMin: "2", settingPlannerDecodeMax: "6",
 		settingPlannerPredictor: "linear", settingPlannerInterval: "30s", settingPlannerForecast: "2m", settingPlannerCoolDown: "20s",
 		settingPlannerThresholds: "false", settingPlannerTimeout: "7m",

@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute, ReplicaSync: true},
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Planner: config.Planner{
-			Mode: "advise", Connector: "topology", Goal: "sla", TTFT: 500 * time.Millisecond, ITL: 50 * time.Millisecond, Percentile: 95, DecodeMin: 1,
+			Mode: "advise", Connector: "topology", KubernetesPrefill: "statefulsets.apps/dynctl-prefill", KubernetesDecode: "statefulsets.apps/dynctl-decode", Goal: "sla", TTFT: 500 * time.Millisecond, ITL: 50 * time.Millisecond, Percentile: 95, DecodeMin: 1,
 			Predictor: "auto", Interval: 5 * time.Second, ForecastInterval: 3 * time.Minute, CoolDown: time.Minute, Thresholds: true, ActionTimeout: 10 * time.Minute,
 		},
 		Drain:      config.Drain{Deadline: time.Minute},

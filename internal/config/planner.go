@@ -2,36 +2,50 @@ package config
 
 import (
 	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // Planner says what load the cluster should carry, for the planner that advises on the number of workers, or
 // changes it.
 type Planner struct {
-	Mode             string        `mapstructure:"mode"`
-	Connector        string        `mapstructure:"connector"`
-	Goal             string        `mapstructure:"goal"`
-	TTFT             time.Duration `mapstructure:"ttft"`
-	ITL              time.Duration `mapstructure:"itl"`
-	Percentile       int           `mapstructure:"percentile"`
-	Devices          int           `mapstructure:"devices"`
-	PrefillMin       int           `mapstructure:"prefill_min"`
-	PrefillMax       int           `mapstructure:"prefill_max"`
-	DecodeMin        int           `mapstructure:"decode_min"`
-	DecodeMax        int           `mapstructure:"decode_max"`
-	Predictor        string        `mapstructure:"predictor"`
-	Interval         time.Duration `mapstructure:"interval"`
-	ForecastInterval time.Duration `mapstructure:"forecast_interval"`
-	CoolDown         time.Duration `mapstructure:"cool_down"`
-	Thresholds       bool          `mapstructure:"thresholds"`
-	ActionTimeout    time.Duration `mapstructure:"action_timeout"`
+	Mode              string        `mapstructure:"mode"`
+	Connector         string        `mapstructure:"connector"`
+	KubernetesPrefill string        `mapstructure:"kubernetes_prefill"`
+	KubernetesDecode  string        `mapstructure:"kubernetes_decode"`
+	Goal              string        `mapstructure:"goal"`
+	TTFT              time.Duration `mapstructure:"ttft"`
+	ITL               time.Duration `mapstructure:"itl"`
+	Percentile        int           `mapstructure:"percentile"`
+	Devices           int           `mapstructure:"devices"`
+	PrefillMin        int           `mapstructure:"prefill_min"`
+	PrefillMax        int           `mapstructure:"prefill_max"`
+	DecodeMin         int           `mapstructure:"decode_min"`
+	DecodeMax         int           `mapstructure:"decode_max"`
+	Predictor         string        `mapstructure:"predictor"`
+	Interval          time.Duration `mapstructure:"interval"`
+	ForecastInterval  time.Duration `mapstructure:"forecast_interval"`
+	CoolDown          time.Duration `mapstructure:"cool_down"`
+	Thresholds        bool          `mapstructure:"thresholds"`
+	ActionTimeout     time.Duration `mapstructure:"action_timeout"`
 }
 
 const maxPlanned = 100_000 // workers, and devices
 
+// ConnectorKubernetes is the value of [Planner.Connector] with which the planner scales pods.
+const ConnectorKubernetes = "kubernetes"
+
+func readsScaleTarget(text string) error {
+	_, err := cluster.ParseScaleTarget(text)
+	return err
+}
+
 func plannerKeys() []Key {
 	return []Key{
 		{Name: "planner.mode", Kind: KindString, Default: "advise", Choices: []string{"off", "advise", "act"}, Runtime: true, Help: "advise decides how many prefill and decode workers the load needs and tells it (dynctl explain planner); act also changes them"},
-		{Name: "planner.connector", Kind: KindString, Default: "topology", Choices: []string{"topology", "virtual"}, Runtime: true, Help: "what carries decisions out with planner.mode: act: topology changes the workers of the cluster, virtual leaves them to a program that follows the keys v1/NAMESPACE/planner/"},
+		{Name: "planner.connector", Kind: KindString, Default: "topology", Choices: []string{"topology", ConnectorKubernetes, "virtual"}, Runtime: true, Help: "what carries decisions out with planner.mode: act: topology changes the workers of the cluster; kubernetes also scales the objects whose pods they run in, and needs planner.devices; virtual leaves all to a program that follows the keys v1/NAMESPACE/planner/"},
+		{Name: "planner.kubernetes_prefill", Kind: KindString, Default: "statefulsets.apps/dynctl-prefill", Form: cluster.ScaleTargetForm, Reads: readsScaleTarget, Runtime: true, Help: "object with a scale subresource whose pods are nodes for prefill workers, one each, as RESOURCE.GROUP/NAME, with planner.connector: kubernetes; empty leaves their pods alone"},
+		{Name: "planner.kubernetes_decode", Kind: KindString, Default: "statefulsets.apps/dynctl-decode", Form: cluster.ScaleTargetForm, Reads: readsScaleTarget, Runtime: true, Help: "the same for decode workers; it may be the same object"},
 		{Name: "planner.goal", Kind: KindString, Default: "sla", Choices: []string{"sla", "throughput", "cost"}, Runtime: true, Help: "what the workers must hold: sla is the latencies below, throughput at most 80 % of the capacity of each role, cost at most 95 %"},
 		{Name: "planner.ttft", Kind: KindDuration, Default: 500 * time.Millisecond, Runtime: true, Help: "longest time to the first token, with planner.goal: sla"},
 		{Name: "planner.itl", Kind: KindDuration, Default: 50 * time.Millisecond, Runtime: true, Help: "longest mean time between the tokens of an answer, with planner.goal: sla"},
@@ -62,6 +76,9 @@ func (v *validator) planner(p Planner) {
 	}
 	if p.Devices > 0 && p.PrefillMin+p.DecodeMin > p.Devices {
 		v.wrong("planner.devices", "%d is less than planner.prefill_min and planner.decode_min together, %d", p.Devices, p.PrefillMin+p.DecodeMin)
+	}
+	if p.Connector == ConnectorKubernetes && p.Devices == 0 { // the nodes that there are bound nothing
+		v.wrong("planner.devices", "0 does not bound the pods that planner.connector %s may start", ConnectorKubernetes)
 	}
 	if p.Interval < time.Second || p.Interval > time.Minute {
 		v.wrong("planner.interval", "%s is not between 1s and 1m", formatDuration(p.Interval))

@@ -16,7 +16,7 @@ func TestRuntimeValues(t *testing.T) {
 		"router.active_decode_blocks_threshold": {"0", "0.85", "1"}, "router.active_prefill_tokens_threshold": {"0", "10000"}, "router.active_prefill_tokens_threshold_frac": {"1.5"},
 		"router.session_affinity": {"off", "hard"}, "router.session_affinity_ttl": {"1h"}, "router.queue_policy": {"fcfs", "wspt"}, "frontend.record_load": {"true", "false"},
 		"rollout.max_surge": {"0", "4", "25%"}, "rollout.max_unavailable": {"1%", "100%"},
-		"planner.mode": {"off", "advise", "act"}, "planner.connector": {"topology", "virtual"}, "planner.goal": {"sla", "throughput", "cost"}, "planner.ttft": {"300ms"}, "planner.itl": {"20ms"}, "planner.percentile": {"1", "99"},
+		"planner.mode": {"off", "advise", "act"}, "planner.connector": {"topology", "kubernetes", "virtual"}, "planner.kubernetes_prefill": {"deployments.apps/x"}, "planner.kubernetes_decode": {"dynamographdeploymentscalingadapters.nvidia.com/y"}, "planner.goal": {"sla", "throughput", "cost"}, "planner.ttft": {"300ms"}, "planner.itl": {"20ms"}, "planner.percentile": {"1", "99"},
 		"planner.devices": {"0", "8"}, "planner.prefill_min": {"2"}, "planner.prefill_max": {"3"}, "planner.decode_min": {"0"}, "planner.decode_max": {"4"},
 		"planner.predictor": {"arima", "auto"}, "planner.interval": {"10s"}, "planner.forecast_interval": {"2m"}, "planner.cool_down": {"30s"}, "planner.thresholds": {"true", "false"}, "planner.action_timeout": {"30m"},
 	}

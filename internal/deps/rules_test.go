@@ -29,7 +29,7 @@ var onlyRules = []only{
 	{"grammar/...", []string{"grammar/...", "jsonscan"}, "pure: texts and bytes of tokens in, masks out"},
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
 	{"planner", []string{"cluster", "planner/predict"}, "decisions are pure; observations and time are passed in"},
-	{"planner/live", []string{"cluster", "events", "failpoint", "metrics", "planner", "profile", "store"}, "observes a cluster for the planner and carries out what it decides; who leads, and settings, are for the agent"},
+	{"planner/live", []string{"cluster", "events", "failpoint", "kube", "metrics", "planner", "profile", "store"}, "observes a cluster for the planner and carries out what it decides; who leads, and settings, are for the agent"},
 	{"planner/predict", nil, "pure: a series in, its continuation out"},
 	{"lab/planner", []string{"cluster", "planner", "planner/predict"}, "plays loads on pretended workers; it knows no real one"},
 	{"kvindex", []string{"cluster"}, "a data structure: events and their order are for whoever feeds it"},

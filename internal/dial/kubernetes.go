@@ -20,15 +20,30 @@ import (
 
 // kubernetes returns a store in the Kubernetes API.
 func kubernetes(c config.Kubernetes, agent bool, log *slog.Logger) (store.Store, error) {
+	client, pod, err := inKubernetes(c)
+	if err != nil {
+		return nil, err
+	}
+	return store.NewKubernetes(store.KubernetesConfig{Client: client, Pod: pod, Agent: agent, MinTTL: c.LeaseTTL}, log)
+}
+
+// Kubernetes returns a client of the Kubernetes API, whose idle connections the caller closes.
+func Kubernetes(c config.Kubernetes) (*kube.Client, error) {
+	client, _, err := inKubernetes(c)
+	return client, err
+}
+
+// inKubernetes returns a client, and the pod of this process.
+func inKubernetes(c config.Kubernetes) (*kube.Client, kube.Pod, error) {
 	pod, err := podOf(c)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+		return nil, pod, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	client, err := access.Client(access.Config{Kubeconfig: c.Kubeconfig, Namespace: pod.Namespace})
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+		return nil, pod, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	return store.NewKubernetes(store.KubernetesConfig{Client: client, Pod: pod, Agent: agent, MinTTL: c.LeaseTTL}, log)
+	return client, pod, nil
 }
 
 // podOf returns the pod of this process. Files of the downward API come before settings.

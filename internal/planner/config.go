@@ -56,6 +56,7 @@ type Config struct {
 
 	Devices         int // budget of all roles; no proposal exceeds it
 	Prefill, Decode RoleConfig
+	KeepRoles       bool // whether a worker keeps its role: one of the other role starts in its place
 	Aggregate       bool // whether 0 prefill workers is a plan
 	// Thresholds has plans with other values of disagg.max_local_prefill_tokens considered. It is for routers that
 	// follow that setting: disagg.conditional is threshold.

@@ -22,6 +22,7 @@ const (
 	RefusedBackOff          Refusal = "back_off"          // a worker of the role did not get ready: none is started for a while
 	RefusedByHand           Refusal = "changed_by_hand"   // somebody else changes the workers, or did a moment ago
 	RefusedModels           Refusal = "several_models"    // requests and workers of several models cannot be told apart
+	RefusedConnector        Refusal = "connector_failed"  // what carries decisions out cannot be used
 )
 
 // Cause says what a change is for.

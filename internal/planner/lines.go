@@ -23,6 +23,7 @@ var sentences = map[Refusal]string{
 	RefusedBackOff:          "A worker of the role did not get ready: none is started for a while.",
 	RefusedByHand:           "Somebody else changes the workers: what they make of them is the base of what follows.",
 	RefusedModels:           "There are several models, whose loads cannot be told apart.",
+	RefusedConnector:        "What carries decisions out cannot be used.",
 }
 
 // causes say what a change is for.

@@ -269,7 +269,7 @@ func (p *Planner) whyNoFewer(load demand, d *Decision) Refusal {
 // takeBack handles the time in which actions are under way: nothing is added, and starts
 // are taken back when the ready workers carry what is possible.
 func (p *Planner) takeBack(now time.Time, o Observation, unfinished []Pending, d *Decision) {
-	d.Refusal = RefusedUnfinished
+	d.Refusal, d.Detail = RefusedUnfinished, o.Waits
 	d.reason(ReasonUnfinished, float64(len(unfinished)), "")
 	for _, a := range unfinished {
 		if a.Kind != ActionStart {
@@ -295,7 +295,7 @@ func (p *Planner) takeBack(now time.Time, o Observation, unfinished []Pending, d
 		d.Refusal = RefusedUnfinished
 		return
 	}
-	d.Proposal, d.Cause, d.Refusal = ready, CauseTakeBack, ""
+	d.Proposal, d.Cause, d.Refusal, d.Detail = ready, CauseTakeBack, "", ""
 }
 
 // advise remembers what a decision leads to: the same load must not lead to another plan of the same cost a moment later. A

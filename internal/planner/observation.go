@@ -17,7 +17,9 @@ type Observation struct {
 	MaxLocalPrefill int
 	Pending         []Pending  // actions that have not ended, whoever ordered them
 	Finished        []Duration // actions that ended in the window
-	NodesLost       int        // nodes whose lease ended in the window
+	// Waits says what pending actions wait for, without a full stop; empty if nobody knows.
+	Waits     string
+	NodesLost int // nodes whose lease ended in the window
 	// Stale says why the observation says nothing of now; empty if it does.
 	Stale string
 	// Unknown says what is not known of the workers yet, so that nothing can be decided.

@@ -59,14 +59,14 @@ type Action struct {
 }
 
 // Actions returns what leads from one plan to another: role flips as far as they go, then
-// starts or drains. Workers flip only where both roles need the same number of devices.
+// starts or drains. Workers flip only where they may, and both roles need the same number of devices.
 func (c Config) Actions(from, to Plan) []Action {
 	var out []Action
 	delta := map[cluster.Role]int{}
 	for _, r := range Roles {
 		delta[r] = to.Workers(r) - from.Workers(r)
 	}
-	if c.Prefill.DevicesPerWorker == c.Decode.DevicesPerWorker {
+	if !c.KeepRoles && c.Prefill.DevicesPerWorker == c.Decode.DevicesPerWorker {
 		for i, r := range Roles {
 			other := Roles[1-i]
 			if n := min(delta[r], -delta[other]); n > 0 {

@@ -53,9 +53,14 @@ type event struct {
 	before  object // of MODIFIED, and nil otherwise
 }
 
+// Offline returns a server without a network: its clients are those of Direct.
+func Offline() *Server {
+	return &Server{version: 1000, objects: map[string]object{}, moved: make(chan struct{}), broken: make(chan struct{}), requests: map[string]int{}, served: map[kube.Resource]bool{}, denied: map[string]bool{}}
+}
+
 // New starts a server, which ends with the test.
 func New(t testing.TB) *Server {
-	s := &Server{version: 1000, objects: map[string]object{}, moved: make(chan struct{}), broken: make(chan struct{}), requests: map[string]int{}, served: map[kube.Resource]bool{}, denied: map[string]bool{}}
+	s := Offline()
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.Break()
@@ -91,7 +96,10 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w := httptest.NewRecorder()
 	d.s.ServeHTTP(w, r)
-	return w.Result(), r.Context().Err()
+	if err := r.Context().Err(); err != nil { // the caller has left
+		return nil, err
+	}
+	return w.Result(), nil
 }
 
 // SetDown makes the server fail all requests, or answer again.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/failpoint"
+	"github.com/dynctl/dynctl/internal/kube"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -23,6 +24,8 @@ const (
 	ConnectorTopology Connector = "topology"
 	// ConnectorVirtual writes the numbers to keys that a program follows, as Dynamo's virtual connector does.
 	ConnectorVirtual Connector = "virtual"
+	// ConnectorKubernetes changes the topology, and has Kubernetes run the pods that it needs.
+	ConnectorKubernetes Connector = "kubernetes"
 )
 
 // rememberedChanges is how many changes are told.
@@ -41,7 +44,10 @@ type actor struct {
 
 	claimed Connector // that this leader has claimed
 	fence   store.Revision
-	why     string // the claim failed, if it has
+	why     error // the claim failed, if it has
+	client  *kube.Client
+	targets Targets
+	pods    *pods // claimed, with ConnectorKubernetes
 
 	seen    int64 // generation of the newest topology; 0: none yet
 	handAt  time.Time
@@ -61,23 +67,35 @@ func (a *actor) recall(ctx context.Context) error {
 	return nil
 }
 
-// claim fences the leaders before off, once for a connector.
-func (a *actor) claim(ctx context.Context, c Connector) {
-	if a.claimed == c {
+// claim fences the leaders before off, once for a connector and its objects.
+func (a *actor) claim(ctx context.Context, c Connector, t Targets) {
+	if a.claimed == c && (c != ConnectorKubernetes || a.targets == t) {
 		return
 	}
+	a.claimed = ""
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
 	claim := a.claimTopology
-	if c == ConnectorVirtual {
+	switch c {
+	case ConnectorVirtual:
 		claim = a.claimVirtual
+	case ConnectorKubernetes:
+		claim = func(ctx context.Context) (store.Revision, error) {
+			if err := a.claimPods(ctx, t); err != nil {
+				return 0, err
+			}
+			return a.claimTopology(ctx)
+		}
 	}
 	rev, err := claim(ctx)
 	if err != nil {
-		a.why = err.Error()
+		if (a.why == nil || a.why.Error() != err.Error()) && !errors.Is(err, errDeposed) {
+			a.cfg.Log.Warn("the planner cannot act, will try again", "connector", c, "error", err)
+		}
+		a.why = err
 		return
 	}
-	a.claimed, a.fence, a.why = c, rev, ""
+	a.claimed, a.fence, a.why = c, rev, nil
 }
 
 // see takes in what is declared now.
@@ -123,11 +141,13 @@ func (a *actor) hold(now time.Time, v View, cfg planner.Config, c Connector) pla
 		return planner.Hold{}
 	case v.Declared == nil:
 		return hold(planner.RefusedByHand, "Nothing is declared: dynctl up")
-	case a.claimed != c && a.why == errDeposed.Error():
+	case a.claimed != c && errors.Is(a.why, errDeposed):
 		return hold(planner.RefusedNotLeader, "Another node leads")
+	case a.claimed != c && c == ConnectorKubernetes && a.pods == nil:
+		return hold(planner.RefusedConnector, "%v", a.why)
 	case a.claimed != c:
-		return hold(planner.RefusedNotLeader, "This node has not taken over from the leader before: %s", a.why)
-	case c == ConnectorVirtual && v.Virtual.newest() < a.fence, c == ConnectorTopology && v.Declared.Revision < a.fence:
+		return hold(planner.RefusedNotLeader, "This node has not taken over from the leader before: %v", a.why)
+	case c == ConnectorVirtual && v.Virtual.newest() < a.fence, c != ConnectorVirtual && v.Declared.Revision < a.fence:
 		return hold(planner.RefusedNotLeader, "This node has not seen yet what the leader before did")
 	case c == ConnectorVirtual:
 		return a.executor(now, v, cfg.ActionTimeout)
@@ -137,6 +157,9 @@ func (a *actor) hold(now time.Time, v View, cfg planner.Config, c Connector) pla
 	}
 	if who := ordered(v); who != "" {
 		return hold(planner.RefusedByHand, "%s", who)
+	}
+	if a.pods != nil {
+		return a.pods.hold(now, cfg.CoolDown)
 	}
 	return planner.Hold{}
 }
@@ -216,7 +239,7 @@ func (a *actor) settle(now time.Time, v View, o planner.Observation, late []stri
 // frozen are the refusals with which a decision says nothing of what must be given up either.
 var frozen = []planner.Refusal{
 	planner.RefusedOff, planner.RefusedNotLeader, planner.RefusedInsufficientData, planner.RefusedStaleData, planner.RefusedNodeLost,
-	planner.RefusedUnfinished, planner.RefusedByHand, planner.RefusedModels,
+	planner.RefusedUnfinished, planner.RefusedByHand, planner.RefusedModels, planner.RefusedConnector,
 }
 
 // wanted returns the plan that a decision asks for, and what for; the plan that is declared if for nothing.
@@ -238,22 +261,26 @@ func wanted(v View, d planner.Decision, cfg planner.Config) (planner.Plan, plann
 	return plan, planner.CauseGiveUp
 }
 
-// act carries a decision out.
-func (a *actor) act(ctx context.Context, now time.Time, v View, d planner.Decision, cfg planner.Config, c Connector) {
-	plan, cause := wanted(v, d, cfg)
-	if cause == "" || v.Declared == nil || a.claimed != c {
-		return
+// act carries a decision out. It returns the plan that is declared then.
+func (a *actor) act(ctx context.Context, now time.Time, v View, d planner.Decision, cfg planner.Config, c Connector) planner.Plan {
+	if v.Declared == nil {
+		return planner.Plan{}
 	}
-	from := v.Declared.plan(v.MaxLocalPrefill)
+	plan, cause := wanted(v, d, cfg)
+	declared := v.Declared.plan(v.MaxLocalPrefill)
+	if cause == "" || a.claimed != c {
+		return declared
+	}
+	from := declared
 	if c == ConnectorVirtual {
 		from = d.Current
 		if told := (planner.Plan{Prefill: int(v.Virtual[cluster.VirtualPrefill].value), Decode: int(v.Virtual[cluster.VirtualDecode].value)}); v.Virtual.decision() >= 0 &&
 			plan.Prefill == told.Prefill && plan.Decode == told.Decode && plan.MaxLocalPrefill == v.MaxLocalPrefill {
-			return // who carries it out knows
+			return declared // who carries it out knows
 		}
 	}
 	if plan == from {
-		return
+		return declared
 	}
 	change := planner.Change{Time: now, Node: a.cfg.Node, From: from, To: plan, Actions: cfg.Actions(from, plan), Cause: cause, Result: planner.ResultUnderWay}
 	if cause == planner.CauseGiveUp {
@@ -264,6 +291,7 @@ func (a *actor) act(ctx context.Context, now time.Time, v View, d planner.Decisi
 	err := a.write(ctx, now, v, plan, &change, cfg.StaleAfter)
 	switch {
 	case err == nil:
+		declared = plan
 		a.cfg.Log.Info("the planner changes the workers", "from", from.String(), "to", plan.String(), "cause", cause)
 	case errors.Is(err, store.ErrConflict):
 		change.Result, change.Ended, change.Detail = planner.ResultConflict, now, "somebody changed the workers at that moment"
@@ -276,6 +304,7 @@ func (a *actor) act(ctx context.Context, now time.Time, v View, d planner.Decisi
 		a.cfg.Log.Warn("the planner could not change the workers", "to", plan.String(), "error", err)
 	}
 	a.note(change)
+	return declared
 }
 
 // write orders a change: the workers, then the threshold.
@@ -290,6 +319,11 @@ func (a *actor) write(ctx context.Context, now time.Time, v View, plan planner.P
 			return err
 		}
 	} else {
+		if a.pods != nil { // before the controller chooses who leaves
+			if err := a.cordon(ctx, v, a.pods.objects, plan); err != nil {
+				return err
+			}
+		}
 		c.Generation = v.Declared.Generation + 1
 		if err := a.declare(ctx, v.Declared, plan, "planner: "+c.Words()); err != nil {
 			return err

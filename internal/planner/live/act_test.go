@@ -19,15 +19,18 @@ func (w *world) plan() planner.Plan {
 	return planner.Plan{Prefill: t.Prefill, Decode: t.Decode}
 }
 
-// carried reports whether all workers are as declared.
+// carried reports whether all workers, and their pods, are as declared.
 func (w *world) carried() bool {
+	if w.kube != nil && len(w.kube.pods) != w.plan().Prefill+w.plan().Decode {
+		return false
+	}
 	return !slices.ContainsFunc(w.workers, func(x *pretended) bool { return x.left != 0 })
 }
 
 // A load that rises brings workers, and takes them back when it falls; each change is signed, told with its result,
 // and leaves the rest of the topology as it was. How long a start takes is learned.
 func TestActs(t *testing.T) {
-	inWorld(t, 1, 1, func(w *world) {
+	inWorlds(t, 1, 1, func(t *testing.T, w *world) {
 		defer w.plans("node-1", nil)()
 		w.starts = 40
 		w.live(60)
@@ -78,7 +81,7 @@ func (w *world) heardLast() planner.Report {
 
 // Who scales by hand wins: what they made is the base, nothing is changed for the cool-down, and it is said.
 func TestByHand(t *testing.T) {
-	inWorld(t, 1, 1, func(w *world) {
+	inWorlds(t, 1, 1, func(t *testing.T, w *world) {
 		defer w.plans("node-1", nil)()
 		w.live(60)
 		w.scale(1, 4)
@@ -94,7 +97,7 @@ func TestByHand(t *testing.T) {
 		// A worker that somebody drained is theirs.
 		w.until("it is carried out", 60, w.carried)
 		a := w.workers[0]
-		w.put(cluster.AssignmentKey(ns, a.name), cluster.Assignment{Name: a.name, Role: a.role, Model: cluster.ModelSpec{Name: "m"}, Node: "n1", Desire: cluster.DesireDrain})
+		w.put(cluster.AssignmentKey(ns, a.name), cluster.Assignment{Name: a.name, Role: a.role, Model: cluster.ModelSpec{Name: "m"}, Node: a.node, Desire: cluster.DesireDrain})
 		w.live(6)
 		before := len(w.writes)
 		w.rate = 50
@@ -107,7 +110,7 @@ func TestByHand(t *testing.T) {
 
 // A worker that never gets ready is named, given up and not started again and again.
 func TestNeverReady(t *testing.T) {
-	inWorld(t, 1, 1, func(w *world) {
+	inWorlds(t, 1, 1, func(t *testing.T, w *world) {
 		defer w.plans("node-1", nil)()
 		w.live(60)
 		w.rate, w.never = 36, true
@@ -133,7 +136,7 @@ func TestNeverReady(t *testing.T) {
 
 // A budget below what runs is kept at once, the way back is by draining.
 func TestBudgetIsLowered(t *testing.T) {
-	inWorld(t, 2, 3, func(w *world) {
+	inWorlds(t, 2, 3, func(t *testing.T, w *world) {
 		defer w.plans("node-1", nil)()
 		w.rate = 40
 		w.live(60)
@@ -210,7 +213,7 @@ func TestOldLeaderWakesUp(t *testing.T) {
 
 // A leader that dies in the middle of a change leaves one that the next completes and tells.
 func TestKilledInTheMiddle(t *testing.T) {
-	inWorld(t, 1, 1, func(w *world) {
+	inWorlds(t, 1, 1, func(t *testing.T, w *world) {
 		dead := make(chan struct{})
 		stop := w.plans("node-1", nil)
 		disarm, err := failpoint.Arm("planner.declared", 1, func() { close(dead); <-w.ctx.Done() })

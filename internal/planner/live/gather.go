@@ -29,6 +29,7 @@ type View struct {
 	// Declared is the topology; nil if there was never one.
 	Declared *Declared
 	Virtual  Virtual
+	Cordons  map[string]cluster.Cordon // nodes that shall run no workers, by id
 	// Models are the names of all models with cards, in order.
 	Models []string
 	// MaxLocalPrefill is disagg.max_local_prefill_tokens in effect, MaxLocalRevision that of the
@@ -50,7 +51,7 @@ type Gatherer struct {
 	frontends map[string]time.Time
 	workers   map[string]*workerNews
 	queued    int
-	nodes     map[string]bool
+	nodes     map[string]bool // that were there, and whether one that goes is lost: not one that was drained
 	pending   map[pendingKey]pendingAction
 	order     []pendingKey // of pending, as it is told
 	finished  []planner.Duration
@@ -144,15 +145,16 @@ func (g *Gatherer) Observe(now time.Time, v View) planner.Observation {
 		o.Pending = append(o.Pending, planner.Pending{Kind: key.kind, Role: g.pending[key].role, Since: g.pending[key].since, Worker: key.worker})
 	}
 	o.Finished, g.finished = g.finished, nil
-	for id := range g.nodes {
-		if _, there := v.Nodes[id]; !there && v.Stale == "" {
+	for id, lost := range g.nodes {
+		if _, there := v.Nodes[id]; !there && lost && v.Stale == "" {
 			o.NodesLost++
 		}
 	}
 	if v.Stale == "" {
 		g.nodes = make(map[string]bool, len(v.Nodes))
 		for id := range v.Nodes {
-			g.nodes[id] = true
+			_, drained := v.Cordons[id]
+			g.nodes[id] = !drained
 		}
 	}
 	if g.speed != nil {

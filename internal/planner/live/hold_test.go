@@ -97,9 +97,9 @@ func TestClaimIsTheFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.claim(t.Context(), c)
+		a.claim(t.Context(), c, Targets{})
 		after, err := s.Get(t.Context(), key)
-		if err != nil || a.claimed != c || a.why != "" || a.fence != after.ModRevision || after.ModRevision <= before.ModRevision {
+		if err != nil || a.claimed != c || a.why != nil || a.fence != after.ModRevision || after.ModRevision <= before.ModRevision {
 			t.Errorf("%s: fence %d, the claim is %d after %d, %v", c, a.fence, after.ModRevision, before.ModRevision, err)
 		}
 	}

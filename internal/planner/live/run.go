@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/kube"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/store"
@@ -23,6 +24,8 @@ type Config struct {
 	Node      string // its name
 	// Settings returns the present settings. The error says which do not go together.
 	Settings func() (Settings, error)
+	// Kubernetes returns a client of the Kubernetes API, for [ConnectorKubernetes]. It is called once until it succeeds.
+	Kubernetes func() (*kube.Client, error)
 	// Leads reports whether this node leads: at a moment between its call and its return.
 	Leads   func(context.Context) (bool, error)
 	Metrics *metrics.Planner // have series while the planner decides
@@ -35,6 +38,7 @@ type Settings struct {
 	// that are assigned where these are more.
 	Planner   planner.Config
 	Connector Connector
+	Targets   Targets // of ConnectorKubernetes
 	// MaxLocalPrefill is disagg.max_local_prefill_tokens.
 	MaxLocalPrefill int
 	// LeastDelay says that disagg.conditional is least-delay, Threshold that it is threshold: else no plan has another
@@ -66,6 +70,13 @@ func Run(ctx context.Context, cfg Config) {
 	}
 }
 
+// executor is what carries decisions out, if the mode is to act.
+type executor struct {
+	mode      planner.Mode
+	connector Connector
+	targets   Targets
+}
+
 // loop is a planner at work.
 type loop struct {
 	cfg     Config
@@ -75,7 +86,8 @@ type loop struct {
 	eval    *evaluator     // of core
 	settled planner.Config // that core has
 	actor   *actor
-	refused string // error of the newest configuration
+	how     executor // of the last good settings
+	refused string   // error of the newest configuration
 	kept    planner.Report
 	keptAt  time.Time
 	clear   bool // the store has no decision
@@ -89,6 +101,7 @@ func run(ctx context.Context, cfg Config) error {
 	l := &loop{cfg: cfg, speed: NewSpeed(), actor: &actor{cfg: cfg}}
 	l.eval = &evaluator{speed: l.speed}
 	defer cfg.Metrics.Clear()
+	defer l.actor.close()
 	l.gather = NewGatherer(time.Now(), l.speed)
 	var err error
 	l.watches, err = watch(ctx, cfg)
@@ -172,8 +185,11 @@ func decode[T any](e events.Event) (v T, ok bool) {
 // step observes, decides, acts and tells.
 func (l *loop) step(ctx context.Context, now time.Time) {
 	settings, wrong := l.cfg.Settings()
-	if l.core != nil && l.settled.Mode == planner.ModeAct {
-		l.actor.claim(ctx, settings.Connector)
+	if wrong == nil {
+		l.how = executor{settings.Planner.Mode, settings.Connector, settings.Targets}
+	}
+	if l.core != nil && l.settled.Mode == planner.ModeAct && l.how.mode == planner.ModeAct {
+		l.actor.claim(ctx, l.how.connector, l.how.targets)
 	}
 	v := l.watches.view()
 	v.MaxLocalPrefill = settings.MaxLocalPrefill
@@ -182,6 +198,10 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 	l.learned.actions(o.Finished)
 	l.learned.keep(ctx, l.cfg, now, l.speed, v)
 	l.actor.see(now, v.Declared)
+	if l.how.mode != planner.ModeAct || l.how.connector != ConnectorKubernetes {
+		l.actor.release(ctx, v)
+	}
+	l.actor.look(ctx, now, v, &o)
 	if settings.Planner.Mode == planner.ModeOff {
 		l.forget(ctx)
 		return
@@ -194,12 +214,13 @@ func (l *loop) step(ctx context.Context, now time.Time) {
 		return
 	}
 	l.eval.leastDelay = settings.LeastDelay
-	o.Hold = l.actor.hold(now, v, l.settled, settings.Connector)
+	o.Hold = l.actor.hold(now, v, l.settled, l.how.connector)
 	d := l.core.Tick(now, o)
 	l.diary.keep(ctx, l.cfg, now, l.core)
 	l.actor.settle(now, v, o, d.Late)
 	if l.settled.Mode == planner.ModeAct {
-		l.actor.act(ctx, now, v, d, l.settled, settings.Connector)
+		plan := l.actor.act(ctx, now, v, d, l.settled, l.how.connector)
+		l.actor.follow(ctx, now, v, plan, l.settled)
 	}
 	report := planner.NewReport(l.cfg.Node, l.settled, o, d)
 	report.Changes = l.actor.changes

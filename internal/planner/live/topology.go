@@ -211,6 +211,7 @@ func ordered(v View) string {
 		switch {
 		case a.Desire == cluster.DesireDrain:
 			return name + " is drained: dynctl resume, or remove it by dynctl scale"
+		case a.Replaces != "" && strings.HasPrefix(v.Cordons[v.Assignments[a.Replaces].Node].By, byPlanner): // it moves off a pod that goes
 		case a.Replace, a.Replaces != "":
 			return name + " is being replaced"
 		case a.Desire == cluster.DesireRun && a.Restarts != v.Declared.Restarts:

@@ -22,6 +22,7 @@ type watches struct {
 	local       *store.Prefix[store.Revision]
 	cards       *store.Prefix[string]
 	virtual     *store.Prefix[number]
+	cordons     *store.Prefix[cluster.Cordon]
 }
 
 func watch(ctx context.Context, cfg Config) (w watches, err error) {
@@ -44,7 +45,10 @@ func watch(ctx context.Context, cfg Config) (w watches, err error) {
 	if w.cards, err = store.WatchPrefix(ctx, cfg.Store, cluster.CardPrefix(cfg.Namespace), decodeCard, cfg.Log); err != nil {
 		return w, err
 	}
-	w.virtual, err = store.WatchPrefix(ctx, cfg.Store, cluster.VirtualPlannerPrefix(cfg.Namespace), decodeNumber, cfg.Log)
+	if w.virtual, err = store.WatchPrefix(ctx, cfg.Store, cluster.VirtualPlannerPrefix(cfg.Namespace), decodeNumber, cfg.Log); err != nil {
+		return w, err
+	}
+	w.cordons, err = store.WatchPrefix(ctx, cfg.Store, cluster.CordonPrefix(cfg.Namespace), store.DecodeJSON[cluster.Cordon], cfg.Log)
 	return w, err
 }
 
@@ -77,6 +81,9 @@ func (w watches) close() {
 	if w.virtual != nil {
 		w.virtual.Close()
 	}
+	if w.cordons != nil {
+		w.cordons.Close()
+	}
 }
 
 // view returns what the store says now, by names.
@@ -86,6 +93,7 @@ func (w watches) view() View {
 		Status:      byName(w.status.Snapshot(), cluster.StatusPrefix(w.cfg.Namespace)),
 		Nodes:       byName(w.nodes.Snapshot(), cluster.NodePrefix),
 		Virtual:     byName(w.virtual.Snapshot(), cluster.VirtualPlannerPrefix(w.cfg.Namespace)),
+		Cordons:     byName(w.cordons.Snapshot(), cluster.CordonPrefix(w.cfg.Namespace)),
 		Models:      slices.Compact(slices.Sorted(maps.Values(w.cards.Snapshot()))),
 	}
 	if d, ever := w.declared.Get(cluster.TopologyKey(w.cfg.Namespace)); ever {
@@ -97,7 +105,7 @@ func (w watches) view() View {
 			delete(v.Nodes, id)
 		}
 	}
-	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.cards.Stale, w.virtual.Stale} {
+	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.cards.Stale, w.virtual.Stale, w.cordons.Stale} {
 		if since, err, _ := stale(); !since.IsZero() {
 			v.Stale = fmt.Sprintf("the store has not answered since %s: %v", since.Format(time.TimeOnly), err)
 		}

@@ -41,10 +41,12 @@ type world struct {
 	lost     time.Time            // when a node was lost last
 	handed   time.Time            // when somebody changed the topology last
 	led      map[string]time.Time // since when a planner runs
+	kube     *cloud               // nil: workers have room on n1
 }
 
 // pretended is a pretended worker.
 type pretended struct {
+	node  string // empty: it waits for a place
 	name  string
 	role  cluster.Role // that it is assigned
 	plays cluster.Role // that it has
@@ -66,7 +68,18 @@ type write struct {
 	lost, handed time.Time
 }
 
+// inWorlds runs a test for each connector that changes the topology.
+func inWorlds(t *testing.T, prefill, decode int, f func(t *testing.T, w *world)) {
+	t.Run("topology", func(t *testing.T) { inWorld(t, prefill, decode, func(w *world) { f(t, w) }) })
+	t.Run("kubernetes", func(t *testing.T) { inCloud(t, prefill, decode, func(w *world) { f(t, w) }) })
+}
+
 func inWorld(t *testing.T, prefill, decode int, f func(w *world)) {
+	t.Helper()
+	inAny(t, prefill, decode, nil, f)
+}
+
+func inAny(t *testing.T, prefill, decode int, prepare, f func(w *world)) {
 	t.Helper()
 	inLab(t, func(l *lab) {
 		w := &world{lab: l, obeys: true, starts: 20, rate: 4, led: map[string]time.Time{}, heard: time.Now()}
@@ -76,6 +89,9 @@ func inWorld(t *testing.T, prefill, decode int, f func(w *world)) {
 		raw := fmt.Sprintf(`{"model":{"name":"m"},%s,"prefill":%d,"decode":%d,"generation":1,"updated_by":"ann@host"}`, future, prefill, decode)
 		if _, err := l.store.Put(l.ctx, cluster.TopologyKey(ns), []byte(raw)); err != nil {
 			t.Fatal(err)
+		}
+		if prepare != nil {
+			prepare(w)
 		}
 		w.starts = 0
 		w.control()
@@ -180,6 +196,7 @@ func (w *world) plans(node string, gate func(key string)) (stop func()) {
 				defer w.mu.Unlock()
 				return w.settings, nil
 			},
+			Kubernetes: w.kube.client(gate),
 			Leads: func(context.Context) (bool, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -196,7 +213,15 @@ func (w *world) control() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	assigned := func(x *pretended, role cluster.Role, desire cluster.Desire) {
-		w.put(cluster.AssignmentKey(ns, x.name), cluster.Assignment{Name: x.name, Role: role, Model: t.Model, Node: "n1", Desire: desire})
+		w.put(cluster.AssignmentKey(ns, x.name), cluster.Assignment{Name: x.name, Role: role, Model: t.Model, Node: x.node, Desire: desire})
+	}
+	if w.kube != nil {
+		w.kube.live()
+		for _, x := range w.workers {
+			if w.kube.place(x) {
+				assigned(x, x.role, cluster.DesireRun)
+			}
+		}
 	}
 	want := map[cluster.Role]int{cluster.RolePrefill: t.Prefill, cluster.RoleDecode: t.Decode}
 	have := map[cluster.Role][]*pretended{}
@@ -208,7 +233,7 @@ func (w *world) control() {
 	surplus := func(r cluster.Role) int { return len(have[r]) - want[r] }
 	for i, to := range planner.Roles {
 		from := planner.Roles[1-i]
-		for w.obeys && surplus(from) > 0 && surplus(to) < 0 {
+		for w.obeys && w.kube == nil && surplus(from) > 0 && surplus(to) < 0 {
 			x := have[from][len(have[from])-1]
 			if !x.ready || x.left != 0 {
 				break
@@ -224,13 +249,15 @@ func (w *world) control() {
 			x := list[0]
 			if i := slices.IndexFunc(list, func(x *pretended) bool { return !x.ready }); i >= 0 {
 				x = list[i]
+			} else if i := slices.IndexFunc(list, w.kube.drained); i >= 0 {
+				x = list[i]
 			}
 			have[role] = slices.DeleteFunc(list, func(y *pretended) bool { return x == y })
 			x.gone, x.left = true, 3
 			assigned(x, role, cluster.DesireRemove)
 		}
 		for n := surplus(role); w.obeys && n < 0; n++ {
-			x := &pretended{name: cluster.WorkerName(w.free()), role: role, left: w.starts}
+			x := &pretended{name: cluster.WorkerName(w.free()), role: role, left: w.starts, node: w.kube.room(role)}
 			if w.never {
 				x.left = -1
 			}
@@ -239,7 +266,7 @@ func (w *world) control() {
 		}
 	}
 	for _, x := range w.workers {
-		if x.left > 0 {
+		if x.left > 0 && (x.left > 1 || x.node != "" || x.gone) {
 			x.left--
 		}
 		if x.left == 0 && !x.gone {
@@ -270,7 +297,7 @@ func (w *world) free() int {
 
 func (x *pretended) status(at int) cluster.WorkerStatus {
 	id, _ := cluster.WorkerNumber(x.name)
-	return cluster.WorkerStatus{Name: x.name, Role: x.plays, Node: "n1", State: cluster.StateReady, InstanceID: cluster.InstanceID(id), UpdatedAt: time.Now(), Stats: x.stats}
+	return cluster.WorkerStatus{Name: x.name, Role: x.plays, Node: x.node, State: cluster.StateReady, InstanceID: cluster.InstanceID(id), UpdatedAt: time.Now(), Stats: x.stats}
 }
 
 // live lets seconds pass.
