@@ -27,7 +27,7 @@ func TestProgramsOnKubernetes(t *testing.T) {
 	server := apiservertest.Start(t)
 	const ns = "serving"
 	server.Namespace(t, ns)
-	user, _ := server.Account(t, ns)
+	user, _ := server.Account(t, ns, true)
 	kubeconfig := server.Kubeconfig(t, ns, user)
 
 	p := &programs{t: t, bin: t.TempDir(), port: freePort(t)}

@@ -51,7 +51,7 @@ func served(t *testing.T, server *apiservertest.Server, namespaced func(*testing
 // rights has a service account of the chart's role do all that a store does, and compares
 // what it used with what it may.
 func rights(t *testing.T, server *apiservertest.Server, ns string) {
-	user, may := server.Account(t, ns)
+	user, may := server.Account(t, ns, false)
 	account := server.Client(t, ns, user)
 	seen := &recorder{next: account.HTTP.Transport, verbs: map[string]bool{}}
 	account.HTTP.Transport = seen

@@ -9,9 +9,10 @@ import (
 	"text/template"
 )
 
-// Account creates the service account and the role of the Helm chart in a namespace. It
-// returns the account's user, and what the role allows as "verb resource".
-func (s *Server) Account(t *testing.T, namespace string) (user string, may map[string]bool) {
+// Account creates the service account and the role of the Helm chart in a namespace, with
+// a planner that acts or does not. It returns the account's user, and what the role allows
+// as "verb resource".
+func (s *Server) Account(t *testing.T, namespace string, acts bool) (user string, may map[string]bool) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(repository(t), "configs", "kubernetes", "chart", "templates", "rbac.yaml"))
 	if err != nil {
@@ -20,7 +21,7 @@ func (s *Server) Account(t *testing.T, namespace string) (user string, may map[s
 	var text bytes.Buffer
 	values := map[string]any{
 		"Release": map[string]string{"Name": "dynctl", "Namespace": namespace},
-		"Values":  map[string]any{"discovery": map[string]string{"mode": "pod"}},
+		"Values":  map[string]any{"discovery": map[string]string{"mode": "pod"}, "planner": map[string]bool{"act": acts}},
 	}
 	if err := template.Must(template.New("rbac").Parse(string(raw))).Execute(&text, values); err != nil {
 		t.Fatal(err)

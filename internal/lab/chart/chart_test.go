@@ -174,6 +174,7 @@ func TestManifestsAreValid(t *testing.T) {
 	server.Namespace(t, "dynctl")
 	container := values(t)
 	container["discovery"].(map[string]any)["mode"] = "container"
+	container["planner"].(map[string]any)["act"] = true
 	container["modelsClaim"], container["roles"] = "models", []any{"prefill", "encode", "decode", "frontend"}
 	plural := map[string]string{
 		"ServiceAccount": "/api/v1/namespaces/dynctl/serviceaccounts", "Service": "/api/v1/namespaces/dynctl/services",
@@ -247,5 +248,37 @@ func TestEncodeRole(t *testing.T) {
 	limits := pod["containers"].([]any)[0].(map[string]any)["resources"].(map[string]any)["limits"].(map[string]any)
 	if spec["replicas"] != 3 || limits["memory"] != "4Gi" {
 		t.Errorf("%v replicas, limits %v", spec["replicas"], limits)
+	}
+}
+
+// A planner that acts may read and write the number of prefill and decode pods, which the chart then does not
+// set, and nothing else of them.
+func TestPlannerActs(t *testing.T) {
+	for _, act := range []bool{false, true} {
+		v := values(t)
+		v["planner"].(map[string]any)["act"] = act
+		for _, doc := range apiservertest.Manifests(t, render(t, v)) {
+			name := fmt.Sprint(doc["metadata"].(map[string]any)["name"])
+			switch doc["kind"] {
+			case "Role":
+				rules := fmt.Sprint(doc["rules"])
+				if strings.Contains(rules, "[dynctl-prefill dynctl-decode] resources:[statefulsets/scale] verbs:[get patch]") != act || strings.Contains(rules, "statefulsets]") {
+					t.Errorf("act %t: %s", act, rules)
+				}
+			case "StatefulSet":
+				_, fixed := doc["spec"].(map[string]any)["replicas"]
+				if planned := name == "dynctl-prefill" || name == "dynctl-decode"; fixed == (planned && act) {
+					t.Errorf("act %t: %s has replicas: %t", act, name, fixed)
+				}
+				if name == "dynctl-nats" {
+					continue
+				}
+				args, environ := podOf(t, doc)
+				p := load(t, args, environ).Planner
+				if (p.Mode == "act") != act || (p.Connector == config.ConnectorKubernetes) != act || (p.Devices == 8) != act || p.KubernetesPrefill != "statefulsets.apps/dynctl-prefill" || p.KubernetesDecode != "statefulsets.apps/dynctl-decode" {
+					t.Errorf("act %t: %s: %+v", act, name, p)
+				}
+			}
+		}
 	}
 }
