@@ -53,7 +53,7 @@ race: ## run the short tests of packages with concurrency under the race detecto
 
 test-kubernetes: kube-apiserver ## test discovery by Kubernetes against a real kube-apiserver, with the programs (2 minutes)
 	DYNCTL_KUBE_APISERVER=$(KUBE_APISERVER) go test -tags kubernetes -count=1 -timeout $(TIMEOUT) ./internal/dial
-	DYNCTL_KUBE_APISERVER=$(KUBE_APISERVER) go test -count=1 -timeout $(TIMEOUT) -v -run 'Kubernetes|Manifests|Settings' ./internal/store ./internal/lab/chart ./internal/clustertest
+	DYNCTL_KUBE_APISERVER=$(KUBE_APISERVER) go test -count=1 -timeout $(TIMEOUT) -v -run 'Kubernetes|Manifests|Settings|APIServer' ./internal/store ./internal/planner/live ./internal/lab/chart ./internal/clustertest
 
 kube-apiserver: ## build the kube-apiserver for tests (7 minutes the first time, then 15 seconds)
 	internal/lab/kubeapiserver/build.sh $(KUBE_APISERVER)

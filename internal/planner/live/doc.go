@@ -4,5 +4,6 @@
 //
 // [Gatherer] is the pure part: events and views go in, with the time, and observations come out. [Speed] learns
 // from workers' counters how fast a worker is. A change is one compare-and-swap of the topology that was
-// observed, or of the keys of the virtual connector; act.go says why two leaders never make the same one.
+// observed, or of the keys of the virtual connector; act.go says why two leaders never make the same one. With
+// Kubernetes, pods.go has the pods follow the topology.
 package live
