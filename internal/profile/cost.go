@@ -36,6 +36,9 @@ type Costs struct {
 	ChunkContext  float64 `json:"chunk_context_s"`  // a position that such a token attends to
 }
 
+// costNames are the JSON names of costs, in order.
+var costNames = [numFeatures]string{"step_s", "decode_s", "decode_context_s", "token_s", "chunk_context_s"}
+
 func (c *Costs) all() [numFeatures]*float64 {
 	return [numFeatures]*float64{&c.Step, &c.Decode, &c.DecodeContext, &c.Token, &c.ChunkContext}
 }
@@ -76,19 +79,30 @@ func (p *Profile) TTFT(isl int) float64 {
 	return p.Overheads.Frontend + p.prefill(isl) + p.Overheads.Delivery
 }
 
-// prefill returns the seconds of the steps that compute a prompt alone: in chunks of
-// MaxBatchTokens, of which the last one may be a single token.
-func (p *Profile) prefill(isl int) float64 {
-	if isl <= 0 {
-		return 0
+// Prompt returns the steps that compute a prompt alone, from position start up to isl: in
+// chunks of MaxBatchTokens, of which the last one may be a single token.
+func (l Limits) Prompt(start, isl int) (w Work, steps int) {
+	n := isl - start
+	if n <= 0 {
+		return w, 0
 	}
-	chunk := max(1, p.Limits.MaxBatchTokens)
-	steps, last := (isl+chunk-1)/chunk, (isl-1)%chunk+1
-	var w Work
-	w.Add(0, isl-last)
-	w.Add(isl-last, last)
+	chunk := max(1, l.MaxBatchTokens)
 	if chunk == 1 { // as if it were decoded
-		w = Work{Decodes: isl, DecodeContext: isl * (isl + 1) / 2}
+		return Work{Decodes: n, DecodeContext: n*start + n*(n+1)/2}, n
+	}
+	last := (n-1)%chunk + 1
+	if n > last {
+		w.Add(start, n-last) // chunks one after the other attend as one that is as long as all
+	}
+	w.Add(isl-last, last)
+	return w, (n + chunk - 1) / chunk
+}
+
+// prefill returns the seconds of the steps that compute a prompt alone.
+func (p *Profile) prefill(isl int) float64 {
+	w, steps := p.Limits.Prompt(0, isl)
+	if steps == 0 {
+		return 0
 	}
 	return p.Step.StepSeconds(w) + float64(steps-1)*p.Step.Step
 }

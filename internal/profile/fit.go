@@ -13,17 +13,37 @@ type Sample struct {
 	Work    Work
 	Seconds float64
 	Steps   int // 0 means 1
+	// Requests are those whose time is measured from end to end, with what they take beside their steps.
+	Requests int
 }
 
-func (s Sample) features() [numFeatures]float64 {
-	x := s.Work.features()
-	x[0] = float64(max(s.Steps, 1))
+// numUnknowns are the costs of steps, and behind them what a request takes beside its steps.
+const numUnknowns = numFeatures + 1
+
+func (s Sample) features() (x [numUnknowns]float64) {
+	work := s.Work.features()
+	copy(x[:], work[:])
+	x[0], x[numFeatures] = float64(max(s.Steps, 1)), float64(s.Requests)
 	return x
 }
 
-// predict returns the seconds of the sample's steps.
-func (c Costs) predict(s Sample) float64 {
-	return c.StepSeconds(s.Work) + c.Step*float64(max(s.Steps, 1)-1)
+// unknowns are the values of what the features of samples cost.
+type unknowns [numUnknowns]float64
+
+// costs returns those of steps.
+func (u unknowns) costs() (c Costs) {
+	for j, v := range c.all() {
+		*v = u[j]
+	}
+	return c
+}
+
+// predict returns the seconds of a sample.
+func (u unknowns) predict(s Sample) (sum float64) {
+	for j, x := range s.features() {
+		sum += x * u[j]
+	}
+	return sum
 }
 
 // Quality says how well costs describe the steps that they were found from. Errors are
@@ -50,32 +70,58 @@ var ErrSamples = errors.New("no costs follow from the samples")
 // low, since a sample that is short by chance would weigh more than one that is long (McCullagh and
 // Nelder, Generalized Linear Models, chapter 9: constant coefficient of variation).
 //
-// With five costs there are 31 sets of those above zero. The least squares of each set are
+// The samples are of steps alone: for some with Requests see [FitRequests].
+func Fit(samples []Sample) (Costs, Quality, error) {
+	c, _, q, err := FitRequests(samples)
+	return c, q, err
+}
+
+// FitRequests is [Fit] for samples of steps and of whole requests. request is the seconds that
+// a request takes beside its steps.
+//
+// With six unknowns there are 63 sets of those above zero. The least squares of each set are
 // solved by their normal equations, and the best solution without a negative cost wins. It
 // is the exact minimum, since the best costs under the bound are the least squares of those
 // that are above it (Lawson and Hanson, Solving Least Squares Problems, chapter 23).
-func Fit(samples []Sample) (Costs, Quality, error) {
+func FitRequests(samples []Sample) (c Costs, request float64, q Quality, err error) {
+	found, e, err := rounds(samples)
+	if err != nil {
+		return Costs{}, 0, Quality{}, err
+	}
+	return found.costs(), found[numFeatures], found.quality(samples, &e), nil
+}
+
+// rounds finds what samples cost, and the equations of the last round.
+func rounds(samples []Sample) (found unknowns, e equations, err error) {
 	expected := make([]float64, len(samples))
 	for i, s := range samples {
 		if !(s.Seconds > 0 && s.Seconds <= maxSeconds) {
-			return Costs{}, Quality{}, fmt.Errorf("%w: step %d takes %v seconds", ErrSamples, i, s.Seconds)
+			return found, e, fmt.Errorf("%w: step %d takes %v seconds", ErrSamples, i, s.Seconds)
 		}
 		expected[i] = s.Seconds
 	}
-	var c Costs
-	var e equations
 	for range fitRounds {
 		var ok bool
-		if c, e, ok = fit(samples, expected); !ok {
-			return Costs{}, Quality{}, fmt.Errorf("%w: there are %d", ErrSamples, len(samples))
+		if found, e, ok = fit(samples, expected); !ok {
+			return found, e, fmt.Errorf("%w: there are %d", ErrSamples, len(samples))
 		}
 		for i, s := range samples {
 			// A sample of work that costs almost nothing, by chance or since it says nothing, would
 			// else decide alone.
-			expected[i] = max(c.predict(s), s.Seconds/maxWeight)
+			expected[i] = max(found.predict(s), s.Seconds/maxWeight)
 		}
 	}
-	return c, c.quality(samples, &e), nil
+	return found, e, nil
+}
+
+// fit finds what samples cost with the least squares of errors that are relative to the expected
+// seconds of each sample.
+func fit(samples []Sample, expected []float64) (found unknowns, e equations, ok bool) {
+	for i, s := range samples {
+		e.add(s.features(), s.Seconds, expected[i])
+	}
+	found, ok = e.best()
+	return found, e, ok
 }
 
 const (
@@ -83,28 +129,15 @@ const (
 	maxWeight = 4 // of a sample, over that by what was measured
 )
 
-// fit finds the costs with the least squares of errors that are relative to the expected seconds
-// of each sample.
-func fit(samples []Sample, expected []float64) (c Costs, e equations, ok bool) {
-	for i, s := range samples {
-		e.add(s.features(), s.Seconds, expected[i])
-	}
-	cost, ok := e.best()
-	for j, v := range c.all() {
-		*v = cost[j]
-	}
-	return c, e, ok
-}
-
 // equations are the normal equations of relative errors: rows are features, and right sides
 // measured seconds, both divided by what is expected.
 type equations struct {
-	gram    [numFeatures][numFeatures]float64
-	right   [numFeatures]float64
+	gram    [numUnknowns][numUnknowns]float64
+	right   [numUnknowns]float64
 	squares float64 // of the right sides
 }
 
-func (e *equations) add(x [numFeatures]float64, seconds, expected float64) {
+func (e *equations) add(x [numUnknowns]float64, seconds, expected float64) {
 	y := seconds / expected
 	for j := range x {
 		x[j] /= expected
@@ -120,9 +153,9 @@ func (e *equations) add(x [numFeatures]float64, seconds, expected float64) {
 
 // best returns the costs with the least error among all sets of features that have a
 // solution without negative costs. Of equal ones the smallest set wins.
-func (e *equations) best() (best [numFeatures]float64, found bool) {
-	sets := make([]uint, 0, 1<<numFeatures-1)
-	for set := uint(1); set < 1<<numFeatures; set++ {
+func (e *equations) best() (best unknowns, found bool) {
+	sets := make([]uint, 0, 1<<numUnknowns-1)
+	for set := uint(1); set < 1<<numUnknowns; set++ {
 		sets = append(sets, set)
 	}
 	slices.SortStableFunc(sets, func(a, b uint) int { return bits.OnesCount(a) - bits.OnesCount(b) })
@@ -148,9 +181,9 @@ const singular = 1e-12
 
 // solve returns the least squares of a set of features by Gaussian elimination; ok is false
 // if there is no single solution, or one with negative costs.
-func (e *equations) solve(set uint) (cost [numFeatures]float64, ok bool) {
+func (e *equations) solve(set uint) (cost unknowns, ok bool) {
 	var at []int
-	for j := range numFeatures {
+	for j := range numUnknowns {
 		if set>>j&1 == 1 {
 			if e.gram[j][j] <= 0 {
 				return cost, false // never seen
@@ -159,7 +192,7 @@ func (e *equations) solve(set uint) (cost [numFeatures]float64, ok bool) {
 		}
 	}
 	n := len(at)
-	var m [numFeatures][numFeatures + 1]float64 // scaled so that the diagonal is 1
+	var m [numUnknowns][numUnknowns + 1]float64 // scaled so that the diagonal is 1
 	scale := func(j int) float64 { return math.Sqrt(e.gram[j][j]) }
 	for r, j := range at {
 		for c, k := range at {
@@ -191,18 +224,18 @@ func (e *equations) solve(set uint) (cost [numFeatures]float64, ok bool) {
 	return cost, true
 }
 
-func (c Costs) quality(samples []Sample, e *equations) Quality {
+func (u unknowns) quality(samples []Sample, e *equations) Quality {
 	q := Quality{Samples: len(samples)}
 	errs := make([]float64, len(samples))
 	for i, s := range samples {
-		off := c.predict(s)/s.Seconds - 1
+		off := u.predict(s)/s.Seconds - 1
 		q.Bias += off / float64(len(samples))
 		errs[i] = math.Abs(off)
 		q.MeanError += errs[i] / float64(len(samples))
 	}
 	slices.Sort(errs)
 	q.P95Error = errs[min(len(errs)-1, len(errs)*95/100)]
-	for j, name := range [numFeatures]string{"step_s", "decode_s", "decode_context_s", "token_s", "chunk_context_s"} {
+	for j, name := range costNames {
 		if e.gram[j][j] == 0 {
 			q.Unseen = append(q.Unseen, name)
 		}

@@ -59,10 +59,11 @@ func TestFitKeepsCostsAboveZero(t *testing.T) {
 		for i, s := range samples {
 			measured[i] = s.Seconds
 		}
-		got, _, ok := fit(samples, measured)
+		found, _, ok := fit(samples, measured)
 		if !ok {
 			t.Fatal("no costs")
 		}
+		got := found.costs()
 		least := squares(got, samples)
 		for range 300 {
 			other := got
@@ -106,7 +107,7 @@ func TestFitIsNotBiased(t *testing.T) {
 	}
 	predicted := 0.0
 	for _, s := range samples {
-		predicted += got.predict(s)
+		predicted += got.StepSeconds(s.Work)
 	}
 	// A mean of 4000 has an error of 0.35/sqrt(4000), or 0.6 %; three of these.
 	if math.Abs(predicted/truth-1) > 0.018 || math.Abs(measured/truth-1) > 0.018 {
@@ -156,6 +157,54 @@ func TestFitFindsCostsInSums(t *testing.T) {
 	for j, v := range got.all() {
 		if truth := *want.all()[j]; math.Abs(*v/truth-1) > 1e-4 {
 			t.Errorf("cost %d is %v, want %v", j, *v, truth)
+		}
+	}
+}
+
+// What a request takes beside its steps comes back from requests among steps; without any it is 0.
+func TestFitFindsWhatRequestsTake(t *testing.T) {
+	p := example()
+	const beside = 7e-3
+	var samples []Sample
+	for _, isl := range []int{20, 90, 150, 500, 1001, 2500} {
+		w, steps := p.Limits.Prompt(0, isl)
+		samples = append(samples, Sample{Work: w, Steps: steps, Requests: 1, Seconds: p.prefill(isl) + beside})
+	}
+	for _, n := range []int{1, 4, 8} {
+		for _, context := range []int{100, 2000} {
+			w := Work{Decodes: n, DecodeContext: n * context}
+			samples = append(samples, Sample{Work: w, Seconds: p.Step.StepSeconds(w)})
+		}
+	}
+	got, request, q, err := FitRequests(samples)
+	if err != nil || math.Abs(request/beside-1) > 1e-6 || q.MeanError > 1e-6 || len(q.Unseen) > 0 {
+		t.Fatalf("%v %+v %+v %v", request, got, q, err)
+	}
+	for j, v := range got.all() {
+		if truth := *p.Step.all()[j]; math.Abs(*v/truth-1) > 1e-6 {
+			t.Errorf("%s is %v, want %v", costNames[j], *v, truth)
+		}
+	}
+	if _, request, _, err := FitRequests(samples[6:]); err != nil || request != 0 {
+		t.Errorf("%v %v", request, err)
+	}
+}
+
+// The steps of a prompt are its chunks one after the other.
+func TestStepsOfAPrompt(t *testing.T) {
+	for _, chunk := range []int{1, 2, 3, 100} {
+		for _, start := range []int{0, 1, 64} {
+			for _, isl := range []int{0, 1, 64, 65, 66, 70, 350} {
+				var want Work
+				steps := 0
+				for at := start; at < isl; at += chunk {
+					want.Add(at, min(chunk, isl-at))
+					steps++
+				}
+				if got, n := (Limits{MaxBatchTokens: chunk}).Prompt(start, isl); got != want || n != steps {
+					t.Errorf("%d to %d by %d: %+v in %d steps, want %+v in %d", start, isl, chunk, got, n, want, steps)
+				}
+			}
 		}
 	}
 }
