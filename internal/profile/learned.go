@@ -9,6 +9,8 @@ type Learned struct {
 	// Missing says why the profile is not known yet; empty once it is.
 	Missing string  `json:"missing,omitempty"`
 	Profile Profile `json:"profile"`
+	// Observed are the steps that Profile.Step was found from; nil from nodes of earlier releases.
+	Observed *Observed `json:"observed,omitempty"`
 	// Unknown names fields of the profile that nothing has shown: they are 0.
 	Unknown []string `json:"unknown,omitempty"`
 }

@@ -98,6 +98,7 @@ func (n *learned) known(ctx context.Context, cfg Config) bool {
 func (n *learned) keep(ctx context.Context, cfg Config, now time.Time, s *Speed, v View) {
 	l := profile.Learned{Node: cfg.Node, Missing: s.Missing()}
 	l.Profile, l.Unknown = n.profile(s, v)
+	l.Observed = s.observed()
 	if l.Missing == "" {
 		if err := l.Profile.Validate(); err != nil {
 			l.Missing = err.Error()

@@ -106,6 +106,15 @@ func (s *Speed) learn(samples []profile.Sample) {
 	s.profile.Step, s.profile.Fitted, s.unseen = costs, &quality, quality.Unseen
 }
 
+// observed returns the windows that the costs were found from; nil before the first.
+func (s *Speed) observed() *profile.Observed {
+	o, err := profile.Observe(s.rows)
+	if err != nil {
+		return nil // there are none
+	}
+	return &o
+}
+
 // Missing says what is not known yet; empty once the speed is.
 func (s *Speed) Missing() string {
 	switch {
