@@ -19,24 +19,34 @@ const (
 	chartSteps              = 200 // of a distribution
 )
 
-// Chart is dots, or a line, over two linear axes that begin at 0.
+// Chart shows curves over two linear axes that begin at 0.
 type Chart struct {
 	Title, Across string
-	Xs, Ys        []float64 // equally many
-	Line          bool
+	Curves        []Curve
 }
+
+// Curve is dots, or a line. Several of a chart have names.
+type Curve struct {
+	Name   string
+	Xs, Ys []float64 // equally many
+	Line   bool
+}
+
+// colors are told apart by color-blind people, too (Okabe and Ito).
+var colors = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"}
 
 // SVG draws times to the first token and between tokens over the time of the load, and how
 // they are distributed. It needs a report that [Run] returned: one that was read has no
 // points.
 func (r *Report) SVG(w io.Writer) error {
-	ttft, itl := Chart{Title: "TTFT, ms", Across: "s"}, Chart{Title: "ITL of each answer, ms", Across: "s"}
+	var ttft, itl Curve
 	for _, p := range r.points {
 		ttft.Xs, ttft.Ys = append(ttft.Xs, p.at), append(ttft.Ys, p.ttft)
 		itl.Xs, itl.Ys = append(itl.Xs, p.at), append(itl.Ys, p.itl)
 	}
 	return WriteCharts(w, r.Model+" · "+r.Load.Arrivals+" · "+r.Started.UTC().Format("2006-01-02 15:04 MST"),
-		ttft, distribution("TTFT: share of requests below", r.sorted["ttft"]), itl, distribution("ITL: share of tokens below", r.sorted["itl"]))
+		Chart{"TTFT, ms", "s", []Curve{ttft}}, distribution("TTFT: share of requests below", r.sorted["ttft"]),
+		Chart{"ITL of each answer, ms", "s", []Curve{itl}}, distribution("ITL: share of tokens below", r.sorted["itl"]))
 }
 
 // WriteCharts draws charts as one SVG, two in a row.
@@ -58,7 +68,7 @@ func WriteCharts(w io.Writer, title string, charts ...Chart) error {
 
 // distribution is the share of sorted values up to each value.
 func distribution(title string, sorted []float64) Chart {
-	c := Chart{Title: title, Across: "ms", Line: true}
+	c := Curve{Line: true}
 	for i := range min(len(sorted), chartSteps) {
 		k := i
 		if len(sorted) > chartSteps {
@@ -66,17 +76,21 @@ func distribution(title string, sorted []float64) Chart {
 		}
 		c.Xs, c.Ys = append(c.Xs, sorted[k]), append(c.Ys, float64(k+1)/float64(len(sorted)))
 	}
-	return c
+	return Chart{title, "ms", []Curve{c}}
 }
 
 func (c Chart) draw(b *strings.Builder) {
 	fmt.Fprintf(b, `<text x="%d" y="18" font-size="12" font-weight="bold">%s</text>`+"\n", chartLeft, escape(c.Title))
-	if len(c.Xs) == 0 {
+	var xs, ys []float64
+	for _, v := range c.Curves {
+		xs, ys = append(xs, v.Xs...), append(ys, v.Ys...)
+	}
+	if len(xs) == 0 {
 		fmt.Fprintf(b, `<text x="%d" y="%d">nothing to show</text>`+"\n", chartLeft, chartHeight/2)
 		return
 	}
-	xTick, xEnd := ticks(c.Xs)
-	yTick, yEnd := ticks(c.Ys)
+	xTick, xEnd := ticks(xs)
+	yTick, yEnd := ticks(ys)
 	x := func(v float64) float64 { return chartLeft + v/xEnd*(chartWidth-chartLeft-chartRight) }
 	y := func(v float64) float64 { return chartHeight - chartFoot - v/yEnd*(chartHeight-chartTop-chartFoot) }
 	for i := 0; float64(i)*yTick <= yEnd*1.001; i++ {
@@ -88,16 +102,27 @@ func (c Chart) draw(b *strings.Builder) {
 		fmt.Fprintf(b, `<path d="M%.1f %dv4" stroke="#888888"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", at, chartHeight-chartFoot, at, chartHeight-chartFoot+16, round(float64(i)*xTick))
 	}
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", chartWidth-chartRight, chartHeight-4, c.Across)
-	if c.Line {
-		b.WriteString(`<polyline fill="none" stroke="#0072B2" stroke-width="1.5" points="`)
-		for i := range c.Xs {
-			fmt.Fprintf(b, "%.1f,%.1f ", x(c.Xs[i]), y(c.Ys[i]))
+	for i, v := range c.Curves {
+		color := colors[i%len(colors)]
+		v.draw(b, x, y, color)
+		if v.Name != "" {
+			at := chartTop + 12 + 14*i
+			fmt.Fprintf(b, `<path d="M%d %dh14" stroke="%s" stroke-width="2"/><text x="%d" y="%d">%s</text>`+"\n", chartLeft+10, at-4, color, chartLeft+29, at, escape(v.Name))
+		}
+	}
+}
+
+func (v Curve) draw(b *strings.Builder, x, y func(float64) float64, color string) {
+	if v.Line {
+		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="`, color)
+		for i := range v.Xs {
+			fmt.Fprintf(b, "%.1f,%.1f ", x(v.Xs[i]), y(v.Ys[i]))
 		}
 		b.WriteString(`"/>` + "\n")
 		return
 	}
-	for i := range c.Xs {
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="1.6" fill="#0072B2" fill-opacity="0.5"/>`+"\n", x(c.Xs[i]), y(c.Ys[i]))
+	for i := range v.Xs {
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="1.6" fill="%s" fill-opacity="0.5"/>`+"\n", x(v.Xs[i]), y(v.Ys[i]), color)
 	}
 }
 

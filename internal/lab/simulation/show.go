@@ -171,18 +171,18 @@ func Draw(out io.Writer, title string, r *simulate.Result) error {
 		before = p.AtS
 		return max(d, 1e-9)
 	}
-	arrivals := bench.Chart{Title: "requests that came, per s", Across: "s", Line: true}
+	arrivals := bench.Curve{Line: true}
 	for _, p := range r.Series {
 		arrivals.Xs, arrivals.Ys = append(arrivals.Xs, p.AtS), append(arrivals.Ys, float64(p.Arrivals)/span(p))
 	}
 	line := func(name string, of func(simulate.Point) float64) bench.Chart {
-		c := bench.Chart{Title: name, Across: "s", Line: true}
+		c := bench.Curve{Line: true}
 		for _, p := range r.Series {
 			c.Xs, c.Ys = append(c.Xs, p.AtS), append(c.Ys, of(p))
 		}
-		return c
+		return bench.Chart{Title: name, Across: "s", Curves: []bench.Curve{c}}
 	}
-	return bench.WriteCharts(out, title, arrivals,
+	return bench.WriteCharts(out, title, bench.Chart{Title: "requests that came, per s", Across: "s", Curves: []bench.Curve{arrivals}},
 		line("requests that wait", func(p simulate.Point) float64 { return float64(p.Queued + p.Waiting) }),
 		line("TTFT p95, ms", func(p simulate.Point) float64 { return p.TTFT95 }),
 		line("mean time between the tokens of an answer, p95, ms", func(p simulate.Point) float64 { return p.TPOT95 }),
