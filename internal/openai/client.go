@@ -57,6 +57,8 @@ type Model struct {
 	// ContextWindow is the maximum number of tokens of prompt and answer together; 0 when
 	// not reported.
 	ContextWindow int `json:"context_window"`
+	// MaxModelLen is the same, as vLLM and SGLang name it.
+	MaxModelLen int `json:"max_model_len"`
 }
 
 // Models lists the served models, in the frontend's order.

@@ -201,13 +201,13 @@ func TestModelsAndHealth(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/models":
-			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"a","context_window":4096},{"id":"b"}]}`)
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"a","context_window":4096},{"id":"b","max_model_len":2048}]}`)
 		case "/health":
 			_, _ = io.WriteString(w, `{"status":"healthy"}`)
 		}
 	})
 	models, err := c.Models(t.Context())
-	if err != nil || len(models) != 2 || models[0] != (Model{"a", 4096}) || models[1] != (Model{"b", 0}) {
+	if err != nil || len(models) != 2 || models[0] != (Model{ID: "a", ContextWindow: 4096}) || models[1] != (Model{ID: "b", MaxModelLen: 2048}) {
 		t.Errorf("models: %+v, %v", models, err)
 	}
 	if h, err := c.Health(t.Context()); err != nil || h != "healthy" {
