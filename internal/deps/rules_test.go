@@ -85,6 +85,7 @@ var onlyRules = []only{
 	{"profile", nil, "pure: figures of a worker in, predictions out; planners and simulations use it"},
 	{"simulate", []string{"bench/arrival", "bench/stats", "bench/workload", "blockhash", "cluster", "engine", "engine/mock", "fairqueue", "kvindex", "mooncake", "profile", "protocol", "router"}, "plays decisions and engines in virtual time: no clock, no network"},
 	{"bench", []string{"bench/...", "openai"}, "sends a load to any server and knows no cluster"},
+	{"profiler", []string{"bench", "bench/workload", "openai", "profile"}, "measures any server and knows no cluster"},
 	{"bench/arrival", nil, "pure: a rate in, times out"},
 	{"bench/workload", []string{"mooncake"}, "pure: lengths and texts of prompts; who sends them is above"},
 	{"bench/stats", nil, "pure: numbers in, figures with their intervals out"},
