@@ -86,6 +86,10 @@ type fakeConfig struct {
 	Caches map[string]int
 	// Mute names workers that do not answer.
 	Mute map[string]bool
+	// Chat answers requests for chats; nil: they are answered as lists of models. MaxBatchTokens is
+	// what workers tell.
+	Chat           http.HandlerFunc
+	MaxBatchTokens int
 	// Logs holds the logs of workers and the agent ("").
 	Logs map[string]string
 }
@@ -257,6 +261,10 @@ func (a *fakeAgent) fails(worker string) bool {
 
 // models lists what ready decode workers serve.
 func (a *fakeAgent) models(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Chat != nil && r.Method == http.MethodPost {
+		a.cfg.Chat(w, r)
+		return
+	}
 	type item struct {
 		ID string `json:"id"`
 	}
@@ -500,7 +508,7 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 	}
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		st.State, st.Progress, st.TensorParallel = cluster.StateReady, 1, max(as.Engine.TensorParallel, 1)
-		st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences, MaxSeqs: 8, BlockSize: 64, KVTotal: 4096, KVActive: 17 * w.a.cfg.Sequences}
+		st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences, MaxSeqs: 8, BlockSize: 64, KVTotal: 4096, MaxBatchTokens: w.a.cfg.MaxBatchTokens, KVActive: 17 * w.a.cfg.Sequences}
 		if !as.Role.HoldsKV() {
 			st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences}
 		}

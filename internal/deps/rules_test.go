@@ -139,9 +139,10 @@ var onlyRules = []only{
 	{"cli/drain", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/events", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/explain", slices.Concat(cliLeaves, []string{"blockhash", "client", "cluster", "openai", "planner", "protocol"}), "a verb"},
-	{"cli/get", slices.Concat(cliLeaves, []string{"client", "cluster", "mooncake", "protocol", "topofile"}), "a verb"},
+	{"cli/get", slices.Concat(cliLeaves, []string{"client", "cluster", "mooncake", "profile", "protocol", "topofile"}), "a verb"},
 	{"cli/logs", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/model", slices.Concat(cliLeaves, []string{"inspect"}), "a verb for this machine alone"},
+	{"cli/profile", slices.Concat(cliLeaves, []string{"bench", "bench/workload", "client", "cluster", "openai", "profile", "profiler"}), "a verb"},
 	{"cli/set", slices.Concat(cliLeaves, []string{"client", "cluster", "config"}), "a verb"},
 	{"cli/plan", slices.Concat(cliLeaves, []string{"topofile"}), "a verb"},
 	{"cli/simulate", cliLeaves, "a verb"},
@@ -153,7 +154,7 @@ var onlyRules = []only{
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
 	"cli/attach", "cli/bench", "cli/cache", "cli/call", "cli/certs", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
-	"cli/model", "cli/plan", "cli/set", "cli/simulate", "cli/top", "cli/topology", "cli/up",
+	"cli/model", "cli/plan", "cli/profile", "cli/set", "cli/simulate", "cli/top", "cli/topology", "cli/up",
 }
 
 // cliLeaves are what verbs share; their own rules keep verbs out of them.

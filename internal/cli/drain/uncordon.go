@@ -28,6 +28,7 @@ back when it has been there for a while. The command does not wait for them.`,
 			return o
 		},
 	})
+	cmd.Annotations[command.RareAnnotation] = "true" // dynctl resume does the same
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "print what would be ordered, and order nothing")
 	return cmd
 }

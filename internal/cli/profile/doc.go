@@ -1,0 +1,2 @@
+// Package profile measures how fast a worker is: dynctl profile.
+package profile
