@@ -112,6 +112,47 @@ func TestRunOnOtherServers(t *testing.T) {
 	})
 }
 
+// A token that comes in several pieces is one token.
+func TestTokensInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDouble()
+		d.pieces = 2
+		r, err := d.run(t.Context(), t, d.config())
+		if err != nil || len(r.Left) > 0 {
+			t.Fatalf("%+v, %v", r.Left, err)
+		}
+		for _, m := range r.Measured {
+			if m.Kind == Decode { // the last piece of a token counts against the first one of another: half a token of the window
+				want := d.costs.StepSeconds(profile.Work{Decodes: m.Streams, DecodeContext: int(math.Round(m.Context * float64(m.Streams)))})
+				near(t, m.String(), m.Seconds, want, 1.0/leastWindow)
+			}
+		}
+	})
+}
+
+// A point that takes more than its share of the budget comes after those that do not: it would take the place of many.
+func TestLongPointsComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDouble()
+		c := d.config()
+		c.Budget = 30 * time.Second
+		r, err := d.run(t.Context(), t, c)
+		if err != nil || len(r.Left) == 0 {
+			t.Fatalf("%d points, left %d, %v", len(r.Measured), len(r.Left), err)
+		}
+		share := c.Budget.Seconds() / pointShare
+		long := slices.IndexFunc(r.Measured, func(m Measurement) bool { return m.TookS > 1.5*share }) // one that took its share, and no more, was not expected to
+		if long < 0 {
+			t.Fatal("no point takes long")
+		}
+		for _, m := range r.Measured[long:] {
+			if m.TookS < share {
+				t.Errorf("%s took %.2f s and came after one of %.2f s", m, m.TookS, r.Measured[long].TookS)
+			}
+		}
+	})
+}
+
 // A run that is cut after any point goes on where it was, and has measured all once in the end.
 func TestRunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
