@@ -170,13 +170,17 @@ func (p *pool) run(t *task, from, count int, stop func() bool) int {
 }
 
 // await waits until n items are done.
+//
+// Who parks says so before it looks once more, and who has news looks after it has told: one of
+// both sees the other. The former swaps, where a store would do on every processor: the emulator
+// qemu-user has loads of arm64 overtake stores that release.
 func (p *pool) await(n int64) {
 	spin := spinner{bound: p.cpus != nil}
 	for p.done.Load() < n {
 		if spin.again() {
 			continue
 		}
-		p.leaderParked.Store(true)
+		p.leaderParked.Swap(true)
 		if p.done.Load() < n {
 			<-p.leaderWake
 		}
@@ -214,7 +218,7 @@ func (p *pool) help(h *helper, l *lane) {
 		if spin.again() {
 			continue
 		}
-		h.parked.Store(true)
+		h.parked.Swap(true) // as in await
 		if p.idle() || !h.parked.CompareAndSwap(true, false) {
 			<-h.wake
 		}
