@@ -27,6 +27,8 @@ func sample(fd Field) any {
 		return "ngram:7"
 	case strings.HasPrefix(fd.Path, "rollout."):
 		return "10%"
+	case strings.HasPrefix(fd.Path, "planner.kubernetes_"):
+		return "deployments.apps/x"
 	}
 	switch fd.Key.Kind {
 	case config.KindInt:
