@@ -42,10 +42,14 @@ func (c *Client) URL() string { return c.base }
 
 // Limit bounds the connections to the frontend, and keeps as many open between requests; a
 // request beyond the bound waits for one. Without it, nothing bounds them and two are kept.
-// It must be called before the first request.
+// It counts for requests after it; none may begin meanwhile.
 func (c *Client) Limit(connections int) {
-	t := c.http.Transport.(*http.Transport)
+	// Connections that a transport has not counted make it panic when they end: those that there are keep theirs.
+	before := c.http.Transport.(*http.Transport)
+	t := before.Clone()
 	t.MaxConnsPerHost, t.MaxIdleConnsPerHost = connections, connections
+	c.http.Transport = t
+	before.CloseIdleConnections()
 }
 
 // Close ends idle connections. Running answers continue.

@@ -328,7 +328,14 @@ func TestLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	// A connection that there is when the limit comes is not counted, and ends without harm.
+	if _, err := c.Chat(t.Context(), Request{}, func(Delta) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	c.Limit(3)
+	mu.Lock()
+	opened = 0
+	mu.Unlock()
 	var wg sync.WaitGroup
 	for range 12 {
 		wg.Go(func() {
