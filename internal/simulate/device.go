@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// device computes one step at a time of the workers that share it, in the turns of the CPU
+// device computes one step at a time of its workers. Those that share it have the turns of the CPU
 // engine (internal/engine/cpu, type turns): steps that only decode go before steps with chunks of
 // prompts, and those get back the time that decode steps took while they waited. A step with
 // chunks lets others go first at any moment; the engine does so within a millisecond.
@@ -17,7 +17,19 @@ type device struct {
 	since   time.Duration // when the holder got the device, or its time was last accounted
 	until   time.Duration // a step with chunks keeps the device until then
 	owed    time.Duration // earned by steps with chunks that waited
-	plan    int           // counts plans of the holder's end: older ones are void
+	due     time.Duration // when the holder leaves it; plans for other times are void
+	leave   func() error
+}
+
+func (s *simulation) newDevice() *device {
+	d := &device{s: s}
+	d.leave = func() error {
+		if d.holder == nil || s.now != d.due {
+			return nil
+		}
+		return d.end()
+	}
+	return d
 }
 
 // minSlice is the least time owed with which a step with chunks goes first.
@@ -48,18 +60,14 @@ func (d *device) turn() {
 		*queue = slices.Delete(*queue, 0, 1)
 		d.since, d.until = d.s.now, d.s.now+d.owed
 	}
-	end := d.since + d.holder.left
+	due := d.since + d.holder.left
 	if d.holder.chunks && len(d.decode) > 0 {
-		end = min(end, max(d.until, d.s.now))
+		due = min(due, max(d.until, d.s.now))
 	}
-	d.plan++
-	plan := d.plan
-	d.s.at(end, func() error {
-		if plan != d.plan {
-			return nil
-		}
-		return d.end()
-	})
+	if due != d.due {
+		d.due = due
+		d.s.at(due, d.leave)
+	}
 }
 
 // end takes the device from its holder, whose step has ended or lets others go first.
@@ -90,20 +98,15 @@ func (d *device) left(w *worker, now time.Duration) time.Duration {
 	return w.left
 }
 
-// freest returns the device of the fewest workers, the first one of these; nil if workers share none.
-func (s *simulation) freest() *device {
+// deviceOfNext returns the device of a new worker: one of its own, or the first one of the fewest workers of those that
+// workers share.
+func (s *simulation) deviceOfNext() *device {
 	if len(s.devices) == 0 {
-		return nil
+		return s.newDevice()
 	}
 	of := make(map[*device]int, len(s.devices))
 	for _, w := range s.workers {
 		of[w.device]++
 	}
-	best := &s.devices[0]
-	for i := range s.devices {
-		if d := &s.devices[i]; of[d] < of[best] {
-			best = d
-		}
-	}
-	return best
+	return slices.MinFunc(s.devices, func(a, b *device) int { return of[a] - of[b] })
 }

@@ -30,9 +30,8 @@ func TestTurnsOfADevice(t *testing.T) {
 		// Less than a millisecond is owed: the next step that decodes goes first.
 		{"a prompt that is owed little waits", []step{{"p", 0, 10, true}, {"d", 2, 0.5, false}, {"e", 2.25, 3, false}}, []string{"d 2.5", "e 5.5", "p 13.5"}},
 	} {
-		s := &simulation{devices: make([]device, 1)}
-		d := &s.devices[0]
-		d.s = s
+		s := &simulation{}
+		d := s.newDevice()
 		var got []string
 		for _, x := range tc.steps {
 			w := &worker{name: x.name, device: d, chunks: x.chunks}

@@ -20,7 +20,7 @@ type simulation struct {
 
 	workers []*worker // all that are not gone, in the order of their ids
 	lastID  cluster.InstanceID
-	devices []device // that workers share; none if each has its own
+	devices []*device // that workers share; none if each has its own
 	want    map[cluster.Role]int
 
 	index    *kvindex.Index
@@ -70,9 +70,8 @@ func newSimulation(cfg Config) (*simulation, error) {
 	}
 	s.gate = fairqueue.NewGate(s.capacity(), fairqueue.Limits{Waiting: cfg.MaxQueued, Cost: maxQueuedTokens})
 	s.network.s = s
-	s.devices = make([]device, cfg.SharedDevices)
-	for i := range s.devices {
-		s.devices[i].s = s
+	for range cfg.SharedDevices {
+		s.devices = append(s.devices, s.newDevice())
 	}
 	s.tally.begin(s)
 	for _, role := range roles {

@@ -35,7 +35,7 @@ type worker struct {
 	ahead   time.Duration // that the engine's clock is ahead, during a step
 	chunks  bool          // the present step has chunks of prompts
 
-	device *device       // that it shares with others; nil if it has one of its own
+	device *device
 	left   time.Duration // of the present step, when the device last began or left it
 	busy   bool          // a step is being computed, or what it gave is being handed out
 	again  bool          // step was called meanwhile
@@ -56,7 +56,6 @@ type worker struct {
 	egress  int            // transfers from it
 	ingress int            // transfers to it
 	worked  time.Duration  // in steps that have begun, less what of them is still to come
-	ends    time.Duration  // of the present step, on a device of its own
 	seen    observedWorker // by the controller
 }
 
@@ -90,7 +89,7 @@ type kvEvent struct {
 func (s *simulation) newWorker(id cluster.InstanceID, role cluster.Role) (*worker, error) {
 	w := &worker{s: s, id: id, name: cluster.WorkerName(int(id)), since: s.now, ordered: s.now, started: s.now, readySince: -1}
 	w.done = w.endStep
-	w.device = s.freest()
+	w.device = s.deviceOfNext()
 	return w, w.equip(role)
 }
 
@@ -202,12 +201,7 @@ func (w *worker) step() error {
 		}
 		if took > 0 {
 			w.worked += took
-			if w.device != nil {
-				w.device.compute(w, took)
-			} else {
-				w.ends = w.s.now + took
-				w.s.at(w.ends, w.done)
-			}
+			w.device.compute(w, took)
 			return w.handEarly()
 		}
 		if err := errors.Join(w.handEarly(), w.collect()); err != nil {
@@ -325,11 +319,8 @@ func (w *worker) report() {
 
 // workedBy returns how long the worker has computed until now.
 func (w *worker) workedBy(now time.Duration) time.Duration {
-	switch {
-	case !w.busy:
-		return w.worked
-	case w.device != nil:
+	if w.busy {
 		return w.worked - w.device.left(w, now)
 	}
-	return w.worked - (w.ends - now)
+	return w.worked
 }
