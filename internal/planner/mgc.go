@@ -41,7 +41,7 @@ func (q *promptQueue) settle(f Forecast, n float64) {
 	q.mean = mean
 	rate := f.Rate * q.share
 	q.load = rate * mean / float64(q.workers)
-	if q.load >= 1 {
+	if q.load >= 1 || mean == 0 { // prompts that take no time do not wait
 		return
 	}
 	variability := max(0, square/(mean*mean)-1)
@@ -71,7 +71,7 @@ func (q *promptQueue) beyond(t float64) float64 {
 // wait returns the mean seconds that a prompt waits.
 func (q *promptQueue) wait(f Forecast) float64 {
 	switch {
-	case q.count == 0:
+	case q.mean == 0: // none, or none that takes time
 		return 0
 	case q.load >= 1:
 		return f.Horizon.Seconds()

@@ -1,5 +1,7 @@
 package profile
 
+import "math"
+
 // Work holds the quantities that the duration of a step depends on, as the engine counts
 // them (engine.StepReport).
 type Work struct {
@@ -108,14 +110,15 @@ func (p *Profile) prefill(isl int) float64 {
 }
 
 // PrefillThroughput returns the prompt tokens per second that a worker computes, of prompts
-// of that length, one after the other.
+// of that length, one after the other. It is infinite where the costs have no time for prompts, as
+// those that are found from requests of one length may: all of it is in what decoding costs then.
 func (p *Profile) PrefillThroughput(isl int) float64 {
 	if t := p.Measured.Prefill; t != nil {
 		return t.throughput(float64(isl)) * float64(max(1, p.Devices))
 	}
 	s := p.prefill(isl)
 	if s <= 0 {
-		return 0
+		return math.Inf(1)
 	}
 	return float64(isl) / s
 }

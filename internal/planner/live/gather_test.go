@@ -1,6 +1,7 @@
 package live
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -321,15 +322,22 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("%+v: %q", w, s.Missing())
 		}
 	}
-	// Prompts that seem to take no time, because steps with more of them were shorter by chance, would be computed at no
-	// speed at all: a load without end.
+	// Prompts and tokens of answers that always come in the same proportion: all the time is in the latter, which is
+	// known, and a plan can be evaluated.
 	s = NewSpeed()
 	s.limits(cluster.WorkerStats{KVTotal: 100, BlockSize: 16, MaxSeqs: 8, MaxBatchTokens: 512})
 	for i := range neededWindows {
 		w := profile.Work{Decodes: 100, DecodeContext: 10_000 + 1000*i, Tokens: 300 - 50*i, ChunkContext: 9000 - 1500*i}
 		s.learn([]profile.Sample{{Work: w, Steps: 50, Seconds: 1e-5 * float64(w.DecodeContext)}})
 	}
-	if s.PrefillThroughput(300) != 0 || !strings.Contains(s.Missing(), "no time that can be measured") {
+	if s.Missing() != "" || s.profile.Step.Token != 0 || s.profile.Step.Step != 0 {
 		t.Errorf("%+v: %q", s.profile.Step, s.Missing())
+	}
+	e := evaluator{speed: s, target: planner.Target{Goal: planner.GoalSLA, TTFT: time.Second, ITL: time.Second, Percentile: 0.95}}
+	for _, plan := range []planner.Plan{{Decode: 1}, {Prefill: 1, Decode: 1}} {
+		out, err := e.Evaluate(plan, planner.Forecast{Rate: 2, Horizon: time.Minute, Lengths: []planner.Length{{ISL: 30, OSL: 10}}})
+		if text, wrong := json.Marshal(out); err != nil || wrong != nil || !(out.DecodeLoad > 0 && out.DecodeLoad < 1) || out.PrefillLoad != 0 || out.Miss > 0.01 {
+			t.Errorf("%+v: %s, %v, %v", plan, text, err, wrong)
+		}
 	}
 }

@@ -126,7 +126,7 @@ func (s *Speed) Missing() string {
 		return "No worker has decoded since this node leads"
 	case s.profile.Limits.KVTokens() == 0 || s.profile.Limits.MaxBatchTokens == 0:
 		return "No worker has told its limits"
-	case !(s.PrefillThroughput(2) > 0 && s.ITL(1, 1) > 0): // one token is computed as if it were decoded
+	case !(s.ITL(1, 1) > 0):
 		return "Steps of workers take no time that can be measured"
 	}
 	return ""
