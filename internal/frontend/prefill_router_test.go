@@ -54,6 +54,9 @@ func withBootstrap(fk *fake) {
 // leaves; left, if not nil, is told so.
 func holds(worker string, left *atomic.Int32) generator {
 	return func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		if left != nil { // also by a decode worker that was done before this one has said anything
+			defer left.Add(1)
+		}
 		if req.Disagg.Bootstrap != nil { // the room is open
 			if err := send(protocol.EngineOutput{}); err != nil {
 				return err
@@ -67,9 +70,6 @@ func holds(worker string, left *atomic.Int32) generator {
 			return err
 		}
 		<-ctx.Done()
-		if left != nil {
-			left.Add(1)
-		}
 		return context.Cause(ctx)
 	}
 }
