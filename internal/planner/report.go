@@ -116,8 +116,10 @@ func (d Decision) Predicted() *Candidate {
 }
 
 func (o Observation) seen() Seen {
-	s := Seen{Start: o.Start, End: o.End, Arrived: o.Arrived, Finished: len(o.Requests), Queued: o.Prefill.Queued, Prefill: o.Prefill.Workers, Decode: o.Decode.Workers}
-	if span := o.End.Sub(o.Start).Seconds(); span > 0 {
+	// Of the clock that the report tells: the monotonic one, which Sub prefers, differs by some nanoseconds.
+	start, end := o.Start.Round(0), o.End.Round(0)
+	s := Seen{Start: start, End: end, Arrived: o.Arrived, Finished: len(o.Requests), Queued: o.Prefill.Queued, Prefill: o.Prefill.Workers, Decode: o.Decode.Workers}
+	if span := end.Sub(start).Seconds(); span > 0 {
 		s.Rate = float64(o.Arrived) / span
 	}
 	var ttft, itl, took time.Duration
