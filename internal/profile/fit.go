@@ -135,6 +135,7 @@ type equations struct {
 	gram    [numUnknowns][numUnknowns]float64
 	right   [numUnknowns]float64
 	squares float64 // of the right sides
+	n       int
 }
 
 func (e *equations) add(x [numUnknowns]float64, seconds, expected float64) {
@@ -149,17 +150,23 @@ func (e *equations) add(x [numUnknowns]float64, seconds, expected float64) {
 		}
 	}
 	e.squares += y * y
+	e.n++
 }
 
 // best returns the costs with the least error among all sets of features that have a
 // solution without negative costs. Of equal ones the smallest set wins.
+//
+// All work takes time. Where prompts and tokens of answers come in the same proportion, chance says
+// which of them seems to take none. Of the sets whose error is no more than chance makes of the
+// least one, those come first with which all that was seen takes time.
 func (e *equations) best() (best unknowns, found bool) {
 	sets := make([]uint, 0, 1<<numUnknowns-1)
 	for set := uint(1); set < 1<<numUnknowns; set++ {
 		sets = append(sets, set)
 	}
 	slices.SortStableFunc(sets, func(a, b uint) int { return bits.OnesCount(a) - bits.OnesCount(b) })
-	least := math.Inf(1)
+	least, leastWhole := math.Inf(1), math.Inf(1)
+	var whole unknowns // the best with which all takes time
 	for _, set := range sets {
 		cost, ok := e.solve(set)
 		if !ok {
@@ -172,9 +179,34 @@ func (e *equations) best() (best unknowns, found bool) {
 		if err < least-1e-12*e.squares {
 			best, least, found = cost, err, true
 		}
+		if e.allTakesTime(cost) && err < leastWhole-1e-12*e.squares {
+			whole, leastWhole = cost, err
+		}
+	}
+	if chance := fitSigma * fitSigma * least / float64(max(e.n-1, 1)); leastWhole <= least+chance {
+		best = whole
 	}
 	return best, found
 }
+
+// fitSigma is by how many standard deviations a set must be worse to be worse.
+const fitSigma = 3
+
+// allTakesTime reports whether each kind of work that was seen takes time: tokens of answers, and prompts.
+func (e *equations) allTakesTime(u unknowns) bool {
+	part := func(of ...int) (sum float64) {
+		for _, j := range of {
+			sum += u[j] * e.right[j]
+		}
+		return sum
+	}
+	least := leastPart * e.squares
+	decodes, prompts := e.gram[1][1] > 0, e.gram[3][3] > 0
+	return (!decodes || part(0, 1, 2) >= least) && (!prompts || part(0, 3, 4) >= least)
+}
+
+// leastPart is the part of all time that is some time.
+const leastPart = 0.01
 
 // singular is the pivot, relative to 1, below which a feature is a sum of others.
 const singular = 1e-12

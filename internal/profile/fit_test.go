@@ -88,6 +88,44 @@ func TestFitKeepsCostsAboveZero(t *testing.T) {
 	}
 }
 
+// In a load whose requests are all alike, prompts and tokens of answers come in nearly the same proportion in all windows, and
+// chance would say that one of them takes no time. Both do, and the whole is predicted well. Where one of them really takes
+// none, beyond chance, it is found so.
+func TestFitGivesAllWorkTime(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	truth := Costs{Step: 1e-4, Decode: 1e-3, Token: 1e-4}
+	for run := range 200 {
+		var samples []Sample
+		predicted, measured := 0.0, 0.0
+		for range 5 + r.IntN(20) {
+			n := 15 + r.IntN(10)
+			s := Sample{Steps: 11 * n, Work: Work{Decodes: 10*n + r.IntN(3), DecodeContext: 500 * n, Tokens: 49*n + r.IntN(20), ChunkContext: 1200 * n}}
+			s.Seconds = unknowns{truth.Step, truth.Decode, truth.DecodeContext, truth.Token, truth.ChunkContext}.predict(s) * math.Exp(0.3*r.NormFloat64())
+			samples = append(samples, s)
+		}
+		got, _, err := Fit(samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range samples {
+			predicted, measured = predicted+unknowns{got.Step, got.Decode, got.DecodeContext, got.Token, got.ChunkContext}.predict(s), measured+s.Seconds
+		}
+		decode, prompt := got.StepSeconds(Work{Decodes: 1, DecodeContext: 50}), got.StepSeconds(Work{Tokens: 49, ChunkContext: 1200})
+		if decode <= 0 || prompt <= 0 || math.Abs(predicted/measured-1) > 0.1 {
+			t.Errorf("run %d: %+v: a token of an answer takes %v s and a prompt %v s; %.3v s for %.3v", run, got, decode, prompt, predicted, measured)
+		}
+	}
+	var samples []Sample
+	for i := range 50 {
+		s := Sample{Work: Work{Decodes: 1 + i%7, DecodeContext: 100, Tokens: 1 + i*i%300, ChunkContext: 900}}
+		s.Seconds = 1e-3 * float64(s.Work.Decodes) * (1 + 0.01*r.NormFloat64())
+		samples = append(samples, s)
+	}
+	if got, _, err := Fit(samples); err != nil || got.StepSeconds(Work{Tokens: 300, ChunkContext: 900}) > 1e-4 || math.Abs(got.Decode/1e-3-1) > 0.02 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // What is predicted of many samples whose errors came by chance is their mean, also where the errors
 // are large: weighed by what was measured, it would be a fifth too low here.
 func TestFitIsNotBiased(t *testing.T) {
