@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
@@ -18,7 +19,7 @@ type ModelCard struct {
 	// "bf16", "q8_0". The digest covers it.
 	Weights       string        `json:"weights,omitempty"`
 	ModelType     string        `json:"model_type"`  // "Chat | Completions"
-	ModelInput    string        `json:"model_input"` // "Tokens"
+	ModelInput    string        `json:"model_input"` // "Tokens", or "Text": prompts are sent as the client's body
 	WorkerType    Role          `json:"worker_type"`
 	ContextLength int           `json:"context_length"` // tokens
 	BlockSize     int           `json:"kv_cache_block_size"`
@@ -58,9 +59,24 @@ type RuntimeConfig struct {
 	// join prefills that run in the background. It is nil if the worker has no such
 	// endpoint.
 	Disaggregated *BootstrapEndpoint `json:"disaggregated_endpoint,omitempty"`
+	// Pair is equal for workers whose engines can exchange KV. It is empty for the built-in
+	// engine, which compares its own properties. Exchange is the order of the legs; see
+	// package external.
+	Pair     string `json:"pair,omitempty"`
+	Exchange string `json:"exchange,omitempty"`
+	// Meets is where decode workers of such an engine meet this prefill worker; nil if they
+	// do not.
+	Meets *ServerPlace `json:"meets,omitempty"`
 	// The formats of ModelSpec.ToolParser and ModelSpec.ReasoningParser.
 	ToolCallParser  string `json:"tool_call_parser,omitempty"`
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
+}
+
+// ServerPlace is where servers of an engine that others wrote meet to exchange KV.
+type ServerPlace struct {
+	Host   string          `json:"host"`
+	Port   int             `json:"port"`
+	Params json.RawMessage `json:"params,omitempty"` // for decode servers, opaque
 }
 
 // BootstrapEndpoint is the place of a prefill worker's bootstrap endpoint on the request

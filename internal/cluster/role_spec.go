@@ -16,7 +16,9 @@ const (
 )
 
 // Backends lists the names that [EngineSpec.Backend] may have.
-func Backends() []string { return []string{BackendCPU, BackendCUDA, BackendMock} }
+func Backends() []string {
+	return append([]string{BackendCPU, BackendCUDA, BackendMock}, ExternalBackends()...)
+}
 
 // backendKinds maps a backend to the kind of device that it needs.
 var backendKinds = map[string]string{BackendCPU: "cpu", BackendCUDA: "gpu"}

@@ -138,6 +138,8 @@ type EngineSpec struct {
 	// TensorParallel is the number of ranks of a worker; the ranks share the heads of
 	// each layer. Workers with different numbers of ranks can exchange KV blocks.
 	TensorParallel int `json:"tensor_parallel,omitempty"`
+	// Server is about the servers of a backend among [ExternalBackends].
+	Server External `json:"server,omitzero"`
 }
 
 // UnmarshalJSON also accepts the field names of the previous release.
@@ -285,6 +287,7 @@ func (e EngineSpec) check(wrong func(field, format string, args ...any)) {
 		wrong("speculative", "%s", strings.TrimPrefix(err.Error(), "speculative: "))
 	}
 	e.checkDevices(wrong)
+	e.checkExternal(wrong)
 }
 
 // all collects the errors that a check reports.

@@ -45,6 +45,7 @@ var onlyRules = []only{
 	{"runtime", []string{"cluster", "ondemand", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
 	{"dynamo", []string{"cluster", "config", "credentials", "dial", "events", "handshake", "natspipe", "outside", "protocol", "requestplane", "runtime", "statedir", "store", "tokenizer", "undo"}, "a face of the runtime for other programs"},
 	{"outside", []string{"chat", "cluster", "model/minitok", "protocol", "requestplane", "runtime", "tokenizer"}, "engines elsewhere; tokenizer and templates are those that frontends use"},
+	{"external", []string{"cluster", "protocol"}, "what servers of other engines have in common; no engine, no worker"},
 	{"attach", []string{"cluster", "events", "handshake", "outside", "protocol", "requestplane", "runtime"}, "holds what is outside for a node, and knows nothing of nodes"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -85,6 +86,9 @@ type DisaggregatedParams struct {
 	Tokens   int       `json:"tokens"`
 	Ticket   string    `json:"ticket"`
 	Deadline time.Time `json:"deadline"`
+	// Handoff is what a server of an engine that others wrote tells another one, byte for
+	// byte. Only Worker, ID and Deadline are set beside it.
+	Handoff json.RawMessage `json:"handoff,omitempty"`
 }
 
 // BootstrapInfo names a room at a prefill worker's bootstrap endpoint. The prefill
@@ -95,6 +99,8 @@ type BootstrapInfo struct {
 	// Address is the address of the endpoint, in the form of cluster.Transport.
 	Address string `json:"bootstrap_address"`
 	Room    uint64 `json:"bootstrap_room"`
+	// Place is where servers of an engine that others wrote meet; nil for a room of ours.
+	Place *cluster.ServerPlace `json:"place,omitempty"`
 }
 
 // JoinRoom is sent by a decode worker to a bootstrap endpoint. It holds the worker's

@@ -25,7 +25,7 @@ func plainOutput(v any) *EngineOutput {
 		o = &v
 	}
 	if o == nil || o.Error != "" || len(o.Finish) >= 32 || o.Logprobs != nil || o.PromptLogprobs != nil ||
-		o.Timing != nil || o.Usage != nil || o.DecodeNS != 0 || o.Moved != nil || o.Params != nil {
+		o.Timing != nil || o.Usage != nil || o.DecodeNS != 0 || o.Moved != nil || o.Params != nil || o.Raw != nil || o.Text != "" {
 		return nil
 	}
 	return o

@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // PreprocessedRequest is sent by a frontend to a worker: one prompt as token ids, with
 // the options of its continuation.
@@ -12,6 +15,11 @@ type PreprocessedRequest struct {
 	Model    string   `json:"model"`
 	ModelSum string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
 	TokenIDs []uint32 `json:"token_ids"`
+	// Body is the client's request for a model without files, whose prompts only its
+	// servers tokenize: JSON for the OpenAI endpoint API, without fields that control
+	// workers. TokenIDs is empty then, and answers have Raw.
+	Body json.RawMessage `json:"body,omitempty"`
+	API  API             `json:"api,omitempty"`
 	// Media are the images of the prompt, in order of position.
 	Media []MediaPart `json:"media,omitempty"`
 	// Generated counts how many of the last TokenIDs were generated before the request
@@ -32,6 +40,15 @@ type PreprocessedRequest struct {
 	// tokens than TokenIDs, computes the request like any other.
 	Handover string `json:"handover"`
 }
+
+// API is an endpoint of the OpenAI API.
+type API string
+
+// The endpoints, by their paths below /v1/.
+const (
+	APIChat        API = "chat/completions"
+	APICompletions API = "completions"
+)
 
 // Advance appends generated tokens to the prompt and adapts the limits, so that any
 // worker can continue the request after them.
@@ -98,6 +115,12 @@ type EngineOutput struct {
 	// Params is set on the only answer of a prefill worker that holds KV for a decode
 	// worker.
 	Params *DisaggregatedParams `json:"disaggregated_params"`
+	// Raw answers a request with a Body: one chunk of a stream of the OpenAI API, or the
+	// whole object if the client asked for no stream.
+	Raw json.RawMessage `json:"raw,omitempty"`
+	// Text is set in place of TokenIDs by servers that do not tell the tokens of their
+	// answers. It stays within dynamod: workers send tokens.
+	Text string `json:"text,omitempty"`
 }
 
 // Timing says where the prompt was computed, and how long each phase took.
