@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -43,24 +44,6 @@ func (t *term) serveActivity(ctx context.Context, r *requestplane.Request, send 
 	return send(a)
 }
 
-// activity lists at most limit sequences, and as many transfers.
-func (c *core) activity(ctx context.Context, limit int) (cluster.Activity, error) {
-	var a cluster.Activity
-	var err error
-	if a.Sequences, a.SequencesTotal, err = c.engine.Sequences(ctx, limit); err != nil {
-		return a, err
-	}
-	for i := range a.Sequences {
-		a.Sequences[i].RequestID = requestOf(a.Sequences[i].ID)
-	}
-	a.Transfers, a.TransfersTotal = c.kv.Movements(limit)
-	for i := range a.Transfers {
-		a.Transfers[i].RequestID = requestOf(a.Transfers[i].RequestID)
-	}
-	a.At = time.Now()
-	return a, nil
-}
-
 // requestOf is the request of a client that an id in the engine belongs to: attempts are
 // told apart after a "~", prefills for others after a "#".
 func requestOf(id string) string {
@@ -82,9 +65,9 @@ func (t *term) servePaths(ctx context.Context, r *requestplane.Request, send fun
 	}
 	var failed error
 	if req.Peer != "" && req.Test {
-		failed = t.peers.TestPath(ctx, req.Peer)
+		failed = t.testPath(ctx, req.Peer)
 	}
-	paths := t.core.kv.Paths(req.Peer)
+	paths := t.core.paths(req.Peer)
 	if req.Peer != "" {
 		if len(paths) == 0 {
 			paths = []cluster.Path{{From: t.cfg.Assignment.Name, To: req.Peer}}
@@ -101,4 +84,11 @@ func (t *term) servePaths(ctx context.Context, r *requestplane.Request, send fun
 		}
 	}
 	return nil
+}
+
+func (t *term) testPath(ctx context.Context, peer string) error {
+	if t.peers == nil {
+		return errors.New("its engine moves KV itself")
+	}
+	return t.peers.TestPath(ctx, peer)
 }

@@ -16,10 +16,10 @@ func (t *term) drainSteps() []role.Step {
 	var all []role.Step
 	for _, s := range []role.Step{
 		t.leaveDiscovery(),
-		t.core.stopAdmission(),
-		{Name: cluster.DrainIncoming, Done: t.core.nothingComes},
+		t.stopAdmission(),
+		{Name: cluster.DrainIncoming, Done: t.nothingComes},
 		{Name: cluster.DrainSequences, Done: t.sequencesEnded},
-		{Name: cluster.DrainOutgoing, Done: t.core.nothingLeaves},
+		{Name: cluster.DrainOutgoing, Done: t.nothingLeaves},
 		{Name: cluster.DrainLease},
 	} {
 		for _, o := range own {
@@ -32,43 +32,40 @@ func (t *term) drainSteps() []role.Step {
 	return all
 }
 
-func (c *core) stopAdmission() role.Step {
+func (t *term) stopAdmission() role.Step {
 	return role.Step{
 		Name: cluster.DrainAdmission,
-		Done: func(ctx context.Context) (bool, error) { return true, c.engine.StopAdmission(ctx) },
-		Undo: c.engine.ResumeAdmission,
+		Done: func(ctx context.Context) (bool, error) { return true, t.core.stopAdmission(ctx) },
+		Undo: t.core.resumeAdmission,
 	}
 }
 
-func (c *core) nothingComes(context.Context) (bool, error) {
-	st := c.engine.Stats()
-	return st.RemoteWait == 0 && st.KVIncoming == 0, nil
-}
+func (t *term) nothingComes(context.Context) (bool, error) { return t.core.awaited() == 0, nil }
 
 func (t *term) sequencesEnded(ctx context.Context) (bool, error) {
-	_, open, err := t.core.engine.OpenSequences(ctx, 0)
+	_, open, err := t.core.open(ctx, 0)
 	return open == 0 && t.requestsInFlight() == 0, err
 }
 
-func (c *core) nothingLeaves(context.Context) (bool, error) {
-	in, out := c.kv.Agent().InFlight()
-	return c.engine.Stats().KVOutgoing == 0 && in == 0 && out == 0, nil
+func (t *term) nothingLeaves(ctx context.Context) (bool, error) {
+	in, out := t.core.moving(ctx)
+	return in == 0 && out == 0, nil
 }
 
 // drainFigures returns what fills in the figures of a drain that begins now. cut says that
 // what is left is cut off.
 func (t *term) drainFigures() func(ctx context.Context, d *cluster.DrainStatus, cut bool) error {
-	before := t.drainCounts()
+	before := t.core.figures(t.role)
 	return func(ctx context.Context, d *cluster.DrainStatus, cut bool) error {
 		open, left, err := t.open(ctx, 10)
 		if err != nil && !errors.Is(err, engine.ErrClosed) {
 			return err
 		}
-		st := t.drainCounts()
-		_, out := t.core.kv.Agent().InFlight()
+		st := t.core.figures(t.role)
 		d.Open, d.Left = open, left
 		d.Routers, d.Acknowledged, d.Unacknowledged = t.departure.progress()
-		d.Incoming, d.Outgoing = st.RemoteWait, st.KVOutgoing+out
+		d.Incoming = st.RemoteWait
+		_, d.Outgoing = t.core.moving(ctx)
 		d.Finished = int(st.FinishedTotal - before.FinishedTotal)
 		d.Cancelled = int(st.CancelledTotal - before.CancelledTotal)
 		d.Moved = int(st.MovedTotal - before.MovedTotal)
@@ -77,15 +74,6 @@ func (t *term) drainFigures() func(ctx context.Context, d *cluster.DrainStatus, 
 		}
 		return nil
 	}
-}
-
-// drainCounts returns the figures from which a drain counts.
-func (t *term) drainCounts() cluster.WorkerStats {
-	st := t.core.engine.Stats()
-	if !t.role.HoldsKV() {
-		t.core.media.Figures(&st, true)
-	}
-	return st
 }
 
 // open lists at most limit sequences, or images, that the worker has in hand, and counts all.
@@ -98,7 +86,7 @@ func (t *term) open(ctx context.Context, limit int) ([]cluster.OpenSequence, int
 		}
 		return open, n, nil
 	}
-	open, left, err := t.core.engine.OpenSequences(ctx, limit)
+	open, left, err := t.core.open(ctx, limit)
 	for i := range open {
 		open[i].Why = t.duty.Why(open[i].RequestID)
 	}

@@ -35,16 +35,12 @@ func (t *term) serveOperators(ctx context.Context) error {
 
 // PublishCard implements role.Host.
 func (t *term) PublishCard(ctx context.Context, bootstrap *cluster.BootstrapEndpoint) error {
-	card := t.core.loaded.Card
+	card, _ := t.core.model()
+	spec := t.cfg.Assignment.Model
 	card.WorkerType = t.role
-	card.ContextLength = t.core.engine.MaxModelLen()
-	card.BlockSize = t.core.kv.BlockSize()
-	st, spec := t.core.engine.Stats(), t.cfg.Assignment.Model
-	card.Runtime = cluster.RuntimeConfig{
-		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: t.cfg.Assignment.Engine.MaxBatchTokens,
-		KVDType: t.core.info.KV.DType, KVBlockBytes: t.core.kv.BlockBytes(), TensorParallel: t.core.info.TensorParallel, Taints: t.cfg.Taints, Disaggregated: bootstrap,
-		ToolCallParser: spec.ToolParser, ReasoningParser: spec.ReasoningParser,
-	}
+	card.Runtime.Taints, card.Runtime.Disaggregated = t.cfg.Taints, bootstrap
+	card.Runtime.ToolCallParser, card.Runtime.ReasoningParser = spec.ToolParser, spec.ReasoningParser
+	t.core.describe(&card)
 	body, err := json.Marshal(card)
 	if err != nil {
 		return fmt.Errorf("encode model card: %w", err)
@@ -64,7 +60,7 @@ func (t *term) serveStats(_ context.Context, _ *requestplane.Request, send func(
 
 // serveClearKV forgets the prefix cache and answers with the number of blocks.
 func (t *term) serveClearKV(ctx context.Context, _ *requestplane.Request, send func(any) error) error {
-	n, err := t.core.engine.ClearCache(ctx)
+	n, err := t.core.clear(ctx)
 	if err != nil {
 		return role.RemoteError(err)
 	}
@@ -82,8 +78,9 @@ func (t *term) serveModelFiles(_ context.Context, r *requestplane.Request, send 
 	if err := r.Decode(&req); err != nil {
 		return err
 	}
+	_, files := t.core.model()
 	for _, name := range req.Names {
-		content, ok := t.core.loaded.Files[name]
+		content, ok := files[name]
 		if !ok {
 			return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf("no file %q with this model", name)}
 		}

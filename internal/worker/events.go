@@ -152,7 +152,7 @@ func (t *term) serveKVEvents(ctx context.Context, r *requestplane.Request, send 
 			return sendEvents(page, req.From, missed, send)
 		}
 	}
-	blocks, err := t.core.engine.Resident(ctx, func() { page.Next, page.Time = t.events.position(), time.Now() })
+	blocks, err := t.core.resident(ctx, func() { page.Next, page.Time = t.events.position(), time.Now() })
 	if err != nil {
 		return role.RemoteError(err)
 	}

@@ -203,7 +203,7 @@ func (b *watched) Step(ctx context.Context, batch []engine.BatchSeq) error {
 }
 
 func (b *watched) look(batch []engine.BatchSeq) {
-	c := b.w.core.Load()
+	c := b.w.builtin()
 	if c == nil {
 		return // the warm-up
 	}

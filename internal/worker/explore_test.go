@@ -396,7 +396,7 @@ func (r *running) open() string {
 	if err := r.engine().Check(context.Background(), true); err != nil {
 		return err.Error()
 	}
-	if err := errors.Join(r.term.Load().duty.Idle(), r.core.Load().media.Idle()); err != nil {
+	if err := errors.Join(r.term.Load().duty.Idle(), r.builtin().media.Idle()); err != nil {
 		return err.Error()
 	}
 	in, out := r.nixl().InFlight()

@@ -139,7 +139,7 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 	r.cancel = cancel
 	go func() { r.ended <- r.Run(ctx) }()
 	w.t.Cleanup(func() {
-		c := r.core.Load()
+		c := r.builtin()
 		r.stop(errors.New("test over"))
 		if c != nil {
 			err := c.engine.Check(context.Background(), true)
@@ -156,9 +156,9 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 }
 
 // plane is the KV data plane of a worker, nixl its agent.
-func (r *running) plane() *kv.Plane       { return r.core.Load().kv }
+func (r *running) plane() *kv.Plane       { return r.builtin().kv }
 func (r *running) nixl() *nixl.Agent      { return r.plane().Agent() }
-func (r *running) engine() *engine.Engine { return r.core.Load().engine }
+func (r *running) engine() *engine.Engine { return r.builtin().engine }
 
 // sees are the workers of a role that a decode worker knows of.
 func (r *running) sees(of cluster.Role) []cluster.Instance {
@@ -298,4 +298,12 @@ func check(t *testing.T, r result, tokens []uint32, n int) {
 	if r.err != nil || fmt.Sprint(r.tokens) != fmt.Sprint(want) || r.finish != protocol.FinishLength {
 		t.Errorf("prompt of %d: got %v %q %v (%+v), want %v", len(tokens), r.tokens, r.finish, r.err, r.timing, want)
 	}
+}
+
+// builtin is the core of a worker with the built-in engine, nil before it is loaded.
+func (w *Worker) builtin() *builtin {
+	if c := w.core.Load(); c != nil {
+		return c.core.(*builtin)
+	}
+	return nil
 }

@@ -13,10 +13,11 @@ func (t *term) watched() []runtime.ServeOption {
 	if first := t.probed.Load(); first != nil {
 		return []runtime.ServeOption{runtime.WithHealthOf(first)}
 	}
-	e := t.core.engine
-	return []runtime.ServeOption{runtime.WithCanary(runtime.Canary{
-		Probe: e.Probe, Progress: e.Progress, Wait: check.Wait, Timeout: check.Timeout, Proven: true,
-	})}
+	canary := t.core.canary(check)
+	if canary == nil {
+		return nil
+	}
+	return []runtime.ServeOption{runtime.WithCanary(*canary)}
 }
 
 // unhealthy says why the worker may not answer requests; empty if it does.

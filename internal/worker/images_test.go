@@ -179,7 +179,7 @@ func restful(t *testing.T, workers ...*running) {
 	t.Helper()
 	idle(t, workers...)
 	for _, x := range workers {
-		eventually(t, x.Name()+" has no embeddings on their way", func() bool { return x.core.Load().media.Idle() == nil })
+		eventually(t, x.Name()+" has no embeddings on their way", func() bool { return x.builtin().media.Idle() == nil })
 	}
 }
 
@@ -298,7 +298,7 @@ func TestImagesAreEncodedOnce(t *testing.T) {
 		t.Errorf("encoded %d times, fetched %d times", n, fetched)
 	}
 	for _, x := range d {
-		if st := x.core.Load().media.Stats(); st.Cache.Misses != 1 || st.Cache.Hits != 3 || st.Cache.Entries != 1 {
+		if st := x.builtin().media.Stats(); st.Cache.Misses != 1 || st.Cache.Hits != 3 || st.Cache.Entries != 1 {
 			t.Errorf("%s: %+v", x.Name(), st.Cache)
 		}
 	}
@@ -371,7 +371,7 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 		if err := s.Recv(t.Context(), &reply); err != nil || reply.Worker != "worker-1" || fmt.Sprint(reply.Shape) != "[9 4]" {
 			t.Errorf("%+v, %v", reply, err)
 		}
-		if enc.core.Load().media.Idle() == nil {
+		if enc.builtin().media.Idle() == nil {
 			t.Error("nothing is offered")
 		}
 		s.Close() // long before the deadline
@@ -513,7 +513,7 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 			eventually(t, "the first one is fetched", func() bool { return one.fetches(first.Media[0].Source.ID) == 1 })
 			other := make(chan result, 1)
 			go func() { other <- w.generate(t.Context(), at[1], second) }()
-			eventually(t, "the second one waits", func() bool { return waiting.core.Load().media.Stats().Cache.Hits == 1 })
+			eventually(t, "the second one waits", func() bool { return waiting.builtin().media.Stats().Cache.Hits == 1 })
 			close(one.gate)
 			if got := <-done; got.err == nil || !strings.Contains(got.err.Error(), "no such content") {
 				t.Errorf("the first: %+v", got)
@@ -537,7 +537,7 @@ func TestImagesWhenEncodersFail(t *testing.T) {
 		<-done
 		restful(t, enc, d)
 		eventually(t, "the encoder was told", func() bool {
-			return enc.core.Load().media.Stats().Waiting == 0 && enc.term.Load().requestsInFlight() == 0
+			return enc.builtin().media.Stats().Waiting == 0 && enc.term.Load().requestsInFlight() == 0
 		})
 	})
 	t.Run("drained", func(t *testing.T) {

@@ -3,12 +3,15 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/undo"
+	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
 // Run loads the model, serves until ctx ends, the engine breaks or a drain is
@@ -46,7 +49,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w.core.Store(c)
+	w.core.Store(&loadedCore{c})
 	// The metadata is there before anyone can learn the agent's name.
 	if err := t.publishMetadata(ctx, c); err != nil {
 		return err
@@ -54,13 +57,29 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	return w.serve(ctx, c)
 }
 
+// load loads what computes. What it has begun is released by back.
+func (w *Worker) load(ctx context.Context, back *undo.Stack) (core, error) {
+	w.setState(cluster.StateLoading, "")
+	begin := time.Now()
+	loaded, err := w.cfg.Load(ctx, func(p float64) {
+		w.board.update(func(st *cluster.WorkerStatus) { st.Progress = p })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	w.board.update(func(st *cluster.WorkerStatus) { st.Weights = loaded.Card.Weights })
+	w.log.Info("model is loaded", "model", loaded.Card.DisplayName, "weights", loaded.Card.Weights, "digest", role.ShortDigest(loaded.Card.Digest))
+	w.meters.now().ModelLoadTime.Set(time.Since(begin).Seconds())
+	return w.newBuiltin(ctx, loaded, back)
+}
+
 // serve runs the engine and everything around it, in one role after the other.
-func (w *Worker) serve(ctx context.Context, c *core) error {
+func (w *Worker) serve(ctx context.Context, c core) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	g, running := errgroup.WithContext(running)
 	engineCtx, stopEngine := context.WithCancelCause(context.WithoutCancel(ctx))
-	g.Go(func() error { return engineEnded(running, c.engine.Run(engineCtx)) })
+	g.Go(func() error { return engineEnded(running, c.run(engineCtx)) })
 	err := w.terms(running, c)
 	w.log.Info("stopping", "cause", err)
 	// First nobody finds us, then nobody reaches us, then the engine ends what is
@@ -78,7 +97,7 @@ func (w *Worker) serve(ctx context.Context, c *core) error {
 }
 
 // terms serves in one term after the other, until the worker ends.
-func (w *Worker) terms(ctx context.Context, c *core) error {
+func (w *Worker) terms(ctx context.Context, c core) error {
 	for {
 		t := w.term.Load()
 		if err := t.begin(ctx, c); err != nil {

@@ -14,7 +14,7 @@ func (w *Worker) changeRole(ctx context.Context, old *term, next cluster.Assignm
 	if err := old.duty.Idle(); err != nil {
 		w.log.Error("a role ends with unfinished work", "role", string(old.role), "error", err)
 	}
-	old.peers.ForgetAll()
+	old.core.forget(old)
 	old.end()
 
 	t, err := w.newTerm(ctx, next.Role)
@@ -36,5 +36,5 @@ func (w *Worker) changeRole(ctx context.Context, old *term, next cluster.Assignm
 	if err != nil {
 		return err
 	}
-	return old.core.engine.ResumeAdmission(ctx)
+	return old.core.resumeAdmission(ctx)
 }

@@ -80,12 +80,10 @@ func (w *Worker) Status() cluster.WorkerStatus {
 		st.LeaseTTLMS = t.drt.Lease().TTL.Milliseconds()
 	}
 	if c := w.core.Load(); c != nil {
-		st.Stats = c.figures()
-		alone := !w.Role().HoldsKV() // its engine is there for form
-		if alone {
+		st.Stats = c.figures(w.Role())
+		if !w.Role().HoldsKV() {
 			st.MemoryBytes, st.BlockBytes = 0, 0
 		}
-		c.media.Figures(&st.Stats, alone)
 		st.KVEpoch, st.KVNext = w.events.epoch, w.events.position()
 	}
 	return st
@@ -132,7 +130,7 @@ func untilBeat(now time.Time) time.Duration {
 // agent is the NIXL agent, nil before there is one.
 func (w *Worker) agent() *nixl.Agent {
 	if c := w.core.Load(); c != nil {
-		return c.kv.Agent()
+		return c.agent()
 	}
 	return nil
 }

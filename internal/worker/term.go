@@ -31,7 +31,7 @@ type term struct {
 	meter  *metrics.Worker
 
 	// Set by begin.
-	core      *core
+	core      core
 	duty      role.Role
 	images    *media.Finder              // nil for a model that takes none
 	peers     *kv.Peers                  // metadata of others
@@ -79,37 +79,25 @@ func (w *Worker) newRuntime(ctx context.Context) (*runtime.DistributedRuntime, e
 	return drt, nil
 }
 
-func (t *term) publishMetadata(ctx context.Context, c *core) error {
-	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(t.cfg.Namespace, c.kv.Name()) }
-	if _, err := t.drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return c.kv.Agent().Metadata() }); err != nil {
+// publishMetadata tells others how to reach the NIXL agent of a core, if it has one.
+func (t *term) publishMetadata(ctx context.Context, c core) error {
+	a := c.agent()
+	if a == nil {
+		return nil
+	}
+	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(t.cfg.Namespace, a.Name()) }
+	if _, err := t.drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return a.Metadata() }); err != nil {
 		return fmt.Errorf("publish NIXL metadata: %w", err)
 	}
 	return nil
 }
 
 // begin joins the cluster in the role of the term. ctx ends when work in hand must stop.
-func (t *term) begin(ctx context.Context, c *core) (err error) {
+func (t *term) begin(ctx context.Context, c core) error {
 	t.core = c
-	if t.peers, err = c.kv.Follow(ctx); err != nil {
+	if err := c.begin(ctx, t); err != nil {
 		return err
 	}
-	if c.images {
-		if t.images, err = c.media.NewFinder(ctx, t, t.peers, t.meter, t.role == cluster.RoleEncode); err != nil {
-			return err
-		}
-	}
-	t.duty, err = t.kind.New(ctx, &role.Term{
-		Host: t, Worker: t.cfg.Assignment.Name, Taints: t.cfg.Taints, Log: t.log, Meter: t.meter,
-		Engine: c.engine, KV: c.kv, Media: c.media, Images: t.images, Model: role.Model{Digest: c.loaded.Card.Digest, Constrain: c.loaded.Constrain},
-		Peers: t.peers, Queue: t.cfg.Queue, Bus: t.cfg.Bus, Settings: t.cfg.Settings, QueueDepth: t.cfg.QueueDepth,
-		Limits: &t.waits.handovers, Ending: ctx.Done(),
-	})
-	if err != nil {
-		return err
-	}
-	listening, hush := context.WithCancel(ctx)
-	t.hush = hush
-	t.listening.Go(func() { c.kv.Listen(listening, t.duty) })
 	if err := t.serveOperators(ctx); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type Worker struct {
 	// term is the present term, nil before Run has a lease. A change of role replaces it.
 	term atomic.Pointer[term]
 	// core stays over all terms; nil before it is loaded.
-	core atomic.Pointer[core]
+	core atomic.Pointer[loadedCore]
 }
 
 // waits holds the limits of a worker's waits. They are shorter in tests.
