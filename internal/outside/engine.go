@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,60 +100,39 @@ func (m *servedModel) generate(ctx context.Context, r *requestplane.Request, sen
 	if err := m.check(&p); err != nil {
 		return err
 	}
-	a := &answer{stop: p.Stop, send: send, finish: protocol.FinishStop}
+	a := &answer{Stopper: protocol.Stopper{Conditions: p.Stop}, send: send}
 	prompt := &Prompt{
 		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, MaxTokens: p.Stop.MaxTokens,
 		Temperature: p.Sampling.Temperature, TopP: p.Sampling.TopP, TopK: p.Sampling.TopK, Seed: p.Sampling.Seed, Tokenizer: m.tok,
 	}
-	if err := m.engine(ctx, prompt, a.emit); err != nil && !a.over {
+	err := m.engine(ctx, prompt, a.emit)
+	switch {
+	case a.failed != nil:
+		return a.failed
+	case a.Finish == protocol.FinishNone && err != nil:
 		return err
 	}
-	if a.failed != nil {
-		return a.failed
-	}
-	return send(protocol.EngineOutput{Finish: a.finish, Usage: &protocol.Usage{PromptTokens: len(p.TokenIDs), CompletionTokens: a.sent}})
+	return send(protocol.EngineOutput{Finish: cmp.Or(a.Finish, protocol.FinishStop), Usage: &protocol.Usage{PromptTokens: len(p.TokenIDs), CompletionTokens: a.Sent}})
 }
 
 // answer sends tokens until one of the stop conditions is met.
 type answer struct {
-	stop   protocol.StopConditions
+	protocol.Stopper
 	send   func(any) error
-	sent   int
-	over   bool
-	finish protocol.FinishReason
 	failed error // of send
 }
 
 // emit sends tokens. It is called by one goroutine.
 func (a *answer) emit(tokens ...uint32) error {
-	if a.over {
-		return errEnough
+	if a.failed != nil {
+		return a.failed
 	}
-	var out []uint32
-	for _, t := range tokens {
-		early := a.sent+len(out) < a.stop.MinTokens
-		if !early && slices.Contains(a.stop.StopTokenIDs, t) {
-			a.over = true
-			break
-		}
-		out = append(out, t)
-		if !early && slices.Contains(a.stop.StopTokenIDsVisible, t) {
-			a.over = true
-			break
-		}
-		if a.sent+len(out) == a.stop.MaxTokens {
-			a.over, a.finish = true, protocol.FinishLength
-			break
+	if n := a.Keep(tokens); n > 0 {
+		if a.failed = a.send(protocol.EngineOutput{TokenIDs: tokens[:n]}); a.failed != nil {
+			return a.failed
 		}
 	}
-	if len(out) > 0 {
-		if err := a.send(protocol.EngineOutput{TokenIDs: out}); err != nil {
-			a.over, a.failed = true, err
-			return err
-		}
-		a.sent += len(out)
-	}
-	if a.over {
+	if a.Finish != protocol.FinishNone {
 		return errEnough
 	}
 	return nil

@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,7 +29,7 @@ func TestAnswersEndByTheirStopConditions(t *testing.T) {
 	} {
 		for _, many := range []bool{false, true} {
 			var got []uint32
-			a := &answer{stop: tc.stop, finish: protocol.FinishStop, send: func(item any) error {
+			a := &answer{Stopper: protocol.Stopper{Conditions: tc.stop}, send: func(item any) error {
 				got = append(got, item.(protocol.EngineOutput).TokenIDs...)
 				return nil
 			}}
@@ -40,10 +41,11 @@ func TestAnswersEndByTheirStopConditions(t *testing.T) {
 					err = a.emit(i)
 				}
 			}
-			if !slices.Equal(got, tc.want) || a.finish != tc.finish || a.sent != len(tc.want) || a.over != (err != nil) {
-				t.Errorf("%s: %v, %s, %d sent, over %t, %v", name, got, a.finish, a.sent, a.over, err)
+			over := a.Finish != protocol.FinishNone
+			if !slices.Equal(got, tc.want) || cmp.Or(a.Finish, protocol.FinishStop) != tc.finish || a.Sent != len(tc.want) || over != (err != nil) {
+				t.Errorf("%s: %v, %s, %d sent, %v", name, got, a.Finish, a.Sent, err)
 			}
-			if a.over && a.emit(9) == nil || a.over && !slices.Equal(got, tc.want) {
+			if over && a.emit(9) == nil || over && !slices.Equal(got, tc.want) {
 				t.Errorf("%s: it goes on", name)
 			}
 		}
