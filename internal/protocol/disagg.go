@@ -87,8 +87,10 @@ type DisaggregatedParams struct {
 	Ticket   string    `json:"ticket"`
 	Deadline time.Time `json:"deadline"`
 	// Handoff is what a server of an engine that others wrote tells another one, byte for
-	// byte. Only Worker, ID and Deadline are set beside it.
+	// byte. Only Worker, ID, Tokens, Deadline and Cached are set beside it. Cached counts the
+	// tokens of the prompt that the prefill server found in its cache.
 	Handoff json.RawMessage `json:"handoff,omitempty"`
+	Cached  int             `json:"cached_tokens,omitempty"`
 }
 
 // BootstrapInfo names a room at a prefill worker's bootstrap endpoint. The prefill

@@ -133,6 +133,8 @@ type Timing struct {
 	QueueNS      int64      `json:"queue_ns"`   // waiting for admission
 	PrefillNS    int64      `json:"prefill_ns"` // admission to first token
 	CachedTokens int        `json:"cached_tokens"`
+	// CacheUnknown is set where the engine does not tell CachedTokens, or only at the end.
+	CacheUnknown bool `json:"cache_unknown,omitempty"`
 	// ComputeNS is how long the prefill worker computed, the wait for embeddings included; 0 for
 	// a local prefill, and where only the prefill worker knows it (WayPull).
 	ComputeNS int64 `json:"compute_ns"`

@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
+	"github.com/dynctl/dynctl/internal/worker/server"
 )
 
 // Config is a worker's configuration from its agent.
@@ -79,7 +80,10 @@ type Loaded struct {
 	// images. Encoder computes them; nil: this worker cannot.
 	Embedding int
 	Encoder   media.Encoder
-	// Release gives back the shared weights, after the backend is closed.
+	// Server is set in place of Backend, Blocks and what follows them: the engine is a server
+	// that others wrote.
+	Server *server.Config
+	// Release gives back the shared weights, after the backend is closed, or the server.
 	Release func()
 }
 

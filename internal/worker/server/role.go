@@ -1,0 +1,286 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/external"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/role"
+)
+
+// duty is what both roles do: they pass requests on.
+type duty struct {
+	role.Base
+	*role.Term
+	s *Server
+}
+
+// NewRole makes the work of a role for one term. The term has no engine and no KV plane.
+func (s *Server) NewRole(as cluster.Role, t *role.Term) (role.Role, error) {
+	d := &duty{Term: t, s: s}
+	switch {
+	case as == cluster.RoleDecode:
+		return &decode{d}, nil
+	case as != cluster.RolePrefill:
+		return nil, fmt.Errorf("servers of %s cannot be %s workers", s.Backend, as)
+	case s.Engine.Exchange() == external.ExchangeNone:
+		return nil, fmt.Errorf("a prefill worker needs a server that exchanges KV: this one of %s has no connector", s.Backend)
+	}
+	return &prefill{d}, nil
+}
+
+// request translates a request of a frontend for the server.
+func (d *duty) request(p *protocol.PreprocessedRequest) (*external.Request, error) {
+	if err := d.CheckModel(p.ModelSum); err != nil {
+		return nil, err
+	}
+	if len(p.Media) > 0 {
+		return nil, invalid("images reach servers of %s only with the client's own request: serve the model without a folder", d.s.Backend)
+	}
+	if (p.Body == nil) == (len(p.TokenIDs) == 0) {
+		return nil, invalid("a request has either tokens or a body")
+	}
+	r := &external.Request{PreprocessedRequest: p, Model: d.s.Model}
+	if b := p.Disagg.Bootstrap; b != nil && b.Place != nil {
+		r.Meeting = &external.Meeting{ServerPlace: *b.Place, Room: b.Room}
+	}
+	if h := p.Disagg.Params; h != nil {
+		r.Handoff = h.Handoff
+	}
+	return r, nil
+}
+
+func invalid(format string, args ...any) error {
+	return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf(format, args...)}
+}
+
+// decode answers requests, with KV of a prefill server or without.
+type decode struct{ *duty }
+
+// Register implements role.Role.
+func (d *decode) Register(ctx context.Context) error {
+	if err := d.PublishCard(ctx, nil); err != nil {
+		return err
+	}
+	_, err := d.Serve(ctx, cluster.EndpointGenerate, d.Metered(d.generate))
+	return err
+}
+
+// errEnough ends the answer of a server that would go on.
+var errEnough = errors.New("the answer is complete")
+
+func (d *decode) generate(ctx context.Context, req *requestplane.Request, send func(any) error) (err error) {
+	var p protocol.PreprocessedRequest
+	if err := req.Decode(&p); err != nil {
+		return err
+	}
+	r, err := d.request(&p)
+	if err != nil {
+		return err
+	}
+	if p.Disagg.Enforce && r.Handoff == nil && r.Meeting == nil {
+		return &requestplane.RemoteError{Kind: requestplane.KindNotPrefilled, Message: "the prompt would be computed here: " + p.Disagg.Why}
+	}
+	entry, err := d.s.admit(&p)
+	if err != nil {
+		return err
+	}
+	defer func() { d.s.release(entry, err) }()
+	a := &answer{d: d, p: &p, entry: entry, send: send, stop: protocol.Stopper{Conditions: p.Stop}, usage: protocol.Usage{PromptTokens: len(p.TokenIDs) - p.Generated}}
+	err = d.s.Engine.Generate(ctx, r, a.take)
+	switch {
+	case a.failed != nil:
+		return a.failed
+	case a.ended:
+		return nil
+	case err == nil:
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the server ended an answer without a reason"}
+	}
+	return err
+}
+
+// answer passes on what a server generates for one request.
+type answer struct {
+	d      *decode
+	p      *protocol.PreprocessedRequest
+	entry  *request
+	send   func(any) error
+	stop   protocol.Stopper
+	usage  protocol.Usage
+	first  time.Time
+	last   time.Time
+	ended  bool
+	failed error // of send
+}
+
+// take is called for each output, by one goroutine.
+func (a *answer) take(out protocol.EngineOutput) error {
+	if a.failed != nil || a.ended {
+		return errEnough
+	}
+	if out.Text != "" {
+		if a.d.s.Tokenizer == nil {
+			return a.fail(&requestplane.RemoteError{Kind: requestplane.KindInternal, Message: "the server answered with text where tokens were asked for"})
+		}
+		out.TokenIDs, out.Text = append(out.TokenIDs, a.d.s.Tokenizer.Encode(out.Text, false)...), ""
+	}
+	now := time.Now()
+	cached := -1
+	if out.Timing != nil {
+		cached = out.Timing.CachedTokens
+	}
+	if u := out.Usage; u != nil {
+		cached = u.CachedTokens
+		if a.p.Body != nil {
+			a.usage = *u
+		}
+	}
+	if h := a.p.Disagg.Params; h != nil && h.Handoff != nil {
+		cached = h.Cached // the decode server has the whole prompt
+	}
+	a.usage.CachedTokens = max(a.usage.CachedTokens, cached)
+	out.Timing = nil
+	if a.first.IsZero() {
+		a.first = now
+		out.Timing = a.timing(now, cached)
+		a.d.s.computed(a.entry, cached)
+	}
+	n := a.stop.Keep(out.TokenIDs)
+	if n > 0 {
+		a.last = now
+	}
+	if out.Raw != nil && len(out.TokenIDs) == 0 {
+		a.last = now
+		a.d.s.generated(a.entry, 1) // one chunk is about one token
+	}
+	a.d.s.generated(a.entry, n)
+	out.TokenIDs, out.Logprobs = out.TokenIDs[:n], out.Logprobs.First(n)
+	if a.stop.Finish != protocol.FinishNone {
+		out.Finish = a.stop.Finish
+	}
+	out.Usage, out.DecodeNS = nil, 0
+	if out.Finish != protocol.FinishNone {
+		a.ended = true
+		if a.p.Body == nil {
+			a.usage.CompletionTokens = a.stop.Sent
+		}
+		out.Usage, out.DecodeNS = &a.usage, int64(a.last.Sub(a.first))
+	}
+	if a.failed = a.send(out); a.failed != nil {
+		return a.failed
+	}
+	if a.ended {
+		return errEnough
+	}
+	return nil
+}
+
+func (a *answer) fail(err error) error {
+	a.failed = err
+	return err
+}
+
+// timing says where the prompt was computed.
+func (a *answer) timing(now time.Time, cached int) *protocol.Timing {
+	t := &protocol.Timing{Worker: a.d.Worker, Prefill: "local", PrefillWhy: a.p.Disagg.Why, PrefillNS: int64(now.Sub(a.entry.began)), CachedTokens: max(cached, 0), CacheUnknown: cached < 0}
+	switch hints := &a.p.Disagg; {
+	case hints.Params != nil && hints.Params.Handoff != nil:
+		t.Prefill, t.PrefillWhy, t.PrefillWay = hints.Params.Worker, "", protocol.WayPull
+	case hints.Bootstrap != nil && hints.Bootstrap.Place != nil:
+		t.Prefill, t.PrefillWhy, t.PrefillWay = hints.Bootstrap.Worker, "", protocol.WayBackground
+	}
+	return t
+}
+
+// prefill computes prompts for decode servers.
+type prefill struct{ *duty }
+
+// Register implements role.Role.
+func (d *prefill) Register(ctx context.Context) error {
+	if err := d.PublishCard(ctx, nil); err != nil {
+		return err
+	}
+	_, err := d.Serve(ctx, cluster.EndpointGenerate, d.Metered(d.compute))
+	return err
+}
+
+var errHoldExpired = errors.New("the deadline of the prefill has passed")
+
+// compute serves the first leg of a request. It answers with what the decode server needs, and
+// stays until the frontend lets go: the server keeps the KV meanwhile.
+func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send func(any) error) (err error) {
+	var p protocol.PreprocessedRequest
+	if err := req.Decode(&p); err != nil {
+		return err
+	}
+	r, err := d.request(&p)
+	if err != nil {
+		return err
+	}
+	concurrent := d.s.Engine.Exchange() == external.ExchangeConcurrent
+	if p.Disagg.Deadline.IsZero() || concurrent != (r.Meeting != nil) {
+		return invalid("a prefill of a server of %s needs a deadline, and a place if its servers meet", d.s.Backend)
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, p.Disagg.Deadline, errHoldExpired)
+	defer cancel()
+	entry, err := d.s.admit(&p)
+	if err != nil {
+		return err
+	}
+	defer func() { d.s.release(entry, err) }()
+	if concurrent {
+		if err := send(protocol.EngineOutput{}); err != nil { // the decode server may be called
+			return err
+		}
+	}
+	done, err := d.s.Engine.Prefill(ctx, r)
+	if err != nil {
+		return prefillError(ctx, err)
+	}
+	d.s.computed(entry, done.CachedTokens)
+	timing := &protocol.Timing{
+		Worker: d.Worker, Prefill: d.Worker, PrefillNS: int64(time.Since(entry.began)), CachedTokens: max(done.CachedTokens, 0), CacheUnknown: done.CachedTokens < 0,
+	}
+	if done.Answer != nil {
+		for i, out := range done.Answer {
+			if i == 0 {
+				out.Timing = timing
+			}
+			if err := send(out); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if concurrent {
+		return send(protocol.EngineOutput{Timing: timing})
+	}
+	deadline := p.Disagg.Deadline
+	if done.Lease > 0 && time.Now().Add(done.Lease).Before(deadline) {
+		deadline = time.Now().Add(done.Lease)
+	}
+	err = send(protocol.EngineOutput{Timing: timing, Params: &protocol.DisaggregatedParams{
+		Worker: d.Worker, ID: d.ID(), Deadline: deadline, Handoff: json.RawMessage(done.Handoff), Cached: max(done.CachedTokens, 0), Tokens: len(p.TokenIDs),
+	}})
+	if err != nil {
+		return err
+	}
+	hold, let := context.WithDeadlineCause(ctx, deadline, errHoldExpired)
+	defer let()
+	<-hold.Done()
+	return nil
+}
+
+// prefillError translates the failure of a first leg for the frontend.
+func prefillError(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errHoldExpired) {
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: errHoldExpired.Error()}
+	}
+	return err
+}
