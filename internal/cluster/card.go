@@ -19,7 +19,7 @@ type ModelCard struct {
 	// "bf16", "q8_0". The digest covers it.
 	Weights       string        `json:"weights,omitempty"`
 	ModelType     string        `json:"model_type"`  // "Chat | Completions"
-	ModelInput    string        `json:"model_input"` // "Tokens", or "Text": prompts are sent as the client's body
+	ModelInput    string        `json:"model_input"` // InputTokens or InputText
 	WorkerType    Role          `json:"worker_type"`
 	ContextLength int           `json:"context_length"` // tokens
 	BlockSize     int           `json:"kv_cache_block_size"`
@@ -59,11 +59,14 @@ type RuntimeConfig struct {
 	// join prefills that run in the background. It is nil if the worker has no such
 	// endpoint.
 	Disaggregated *BootstrapEndpoint `json:"disaggregated_endpoint,omitempty"`
-	// Pair is equal for workers whose engines can exchange KV. It is empty for the built-in
-	// engine, which compares its own properties. Exchange is the order of the legs; see
-	// package external.
+	// Backend is the engine that others wrote, one of [ExternalBackends]; empty for the
+	// built-in one. Pair is equal for servers of it that can exchange KV, and Exchange is the
+	// order of the legs, empty if they exchange none; see package external.
+	Backend  string `json:"backend,omitempty"`
 	Pair     string `json:"pair,omitempty"`
 	Exchange string `json:"exchange,omitempty"`
+	// NeedsPrefill is set for decode workers whose engine computes no prompts itself.
+	NeedsPrefill bool `json:"needs_prefill,omitempty"`
 	// Meets is where decode workers of such an engine meet this prefill worker; nil if they
 	// do not.
 	Meets *ServerPlace `json:"meets,omitempty"`
@@ -71,6 +74,12 @@ type RuntimeConfig struct {
 	ToolCallParser  string `json:"tool_call_parser,omitempty"`
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
 }
+
+// Values of [ModelCard.ModelInput].
+const (
+	InputTokens = "Tokens"
+	InputText   = "Text" // prompts are sent as the client's body: only the engine tokenizes
+)
 
 // ServerPlace is where servers of an engine that others wrote meet to exchange KV.
 type ServerPlace struct {

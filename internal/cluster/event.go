@@ -97,6 +97,8 @@ type RouterDecision struct {
 	// Overlap counts the blocks that the chosen worker found in its cache. The worker
 	// reports it after the decision; it is known once Prefill is.
 	Overlap int `json:"overlap"`
+	// OverlapUnknown is set where the engine does not tell that, or only at the end.
+	OverlapUnknown bool `json:"overlap_unknown,omitempty"`
 	// Predicted counts the blocks that the chosen worker should find, by the frontend's
 	// index at the time of the decision.
 	Predicted int `json:"predicted"`
@@ -179,7 +181,7 @@ func (d *RouterDecision) WeighsOverlap() bool { return slices.Contains(d.Weighed
 // chosen worker found, once it has reported them, else what was predicted. known is false
 // if the decision did not compare caches.
 func (d *RouterDecision) OverlapAt(c *RouteCandidate) (blocks int, known bool) {
-	if c.Worker == d.Chosen && d.Chosen != "" && d.Prefill != "" {
+	if c.Worker == d.Chosen && d.Chosen != "" && d.Prefill != "" && !d.OverlapUnknown {
 		return d.Overlap, true
 	}
 	return c.Overlap, d.WeighsOverlap()

@@ -175,7 +175,14 @@ func (g *generation) appendDecode(to []router.Candidate, instances []cluster.Ins
 	for i := range instances {
 		inst := &instances[i]
 		if rt, ok := g.m.workers[inst.InstanceID]; ok {
-			to = append(to, g.candidate(inst, rt, g.only.decode, g.failed[inst.InstanceID].why))
+			why := g.failed[inst.InstanceID].why
+			if g.hop != nil && why == "" && !exchanges(g.hop.rt, rt) {
+				why = whyOtherKV
+			}
+			if g.hop == nil && why == "" && rt.NeedsPrefill {
+				why = whyNeedsPrefill
+			}
+			to = append(to, g.candidate(inst, rt, g.only.decode, why))
 		}
 	}
 	return to
@@ -263,7 +270,17 @@ func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	if e := all.Encoded; e.Parts > 0 {
 		g.decision.Images = &cluster.RoutedImages{Count: e.Parts, Cached: e.Cached, EncodeNS: e.NS, MoveNS: e.MoveNS, Bytes: e.Bytes, By: e.By, Chosen: e.Chosen}
 	}
-	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
+	g.decision.Overlap, g.decision.OverlapUnknown = t.CachedTokens/g.m.card.BlockSize, t.CacheUnknown
+	if t.CacheUnknown {
+		g.announce(ctx)
+		return
+	}
+	g.foundCached(ctx, t.CachedTokens)
+}
+
+// foundCached records what the worker has found of the prompt in its cache.
+func (g *generation) foundCached(ctx context.Context, tokens int) {
+	g.decision.Overlap, g.decision.OverlapUnknown = tokens/g.m.card.BlockSize, false
 	reusable := max(*g.decision.Reusable, g.decision.Overlap) // others may have come since
 	g.decision.Reusable = &reusable
 	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, reusable, g.decision.Overlap)

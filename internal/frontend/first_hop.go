@@ -19,12 +19,19 @@ type firstHop struct {
 	f         *Frontend
 	card      *cluster.ModelCard
 	id        cluster.InstanceID // of the prefill worker
+	rt        cluster.RuntimeConfig
 	stream    requestplane.Stream
 	flight    *router.Flight
 	params    *protocol.DisaggregatedParams
 	bootstrap *protocol.BootstrapInfo
 	deadline  time.Time
 	decision  cluster.RouterDecision // that chose the worker
+	// answer is set if the prefill worker has given the whole answer.
+	answer []protocol.EngineOutput
+	// failed is closed when a prefill that runs beside its decode worker has failed, and why
+	// says how. The decode worker may wait for its KV for ever.
+	failed chan struct{}
+	why    error
 
 	// stop ends follow, which closes followed; nil if nobody follows.
 	stop     context.CancelFunc
@@ -40,16 +47,23 @@ var (
 // worker has opened the room, otherwise when the KV is computed.
 func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instance, settings Settings) error {
 	hop.deadline = time.Now().Add(settings.RemoteTimeout)
-	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && settings.Background {
-		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Address: e.Address(id), Room: rand.Uint64() >> 1}
+	hop.rt = g.m.prefills[inst.InstanceID]
+	switch id := inst.InstanceID; {
+	case hop.rt.Meets != nil: // each attempt has a room of its own
+		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Room: rand.Uint64() >> 1, Place: hop.rt.Meets}
+	case hop.rt.Disaggregated != nil && settings.Background:
+		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Address: hop.rt.Disaggregated.Address(id), Room: rand.Uint64() >> 1}
 	}
 	g.hops++
 	req := protocol.PreprocessedRequest{
-		// A prefill worker may get another attempt of the same request.
-		RequestID: attemptID(g.id, g.hops-1), Tenant: g.req.Tenant, Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs, Media: g.req.Media,
+		Tenant: g.req.Tenant, Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs, Media: g.req.Media,
 		Generated: g.req.Generated, Stop: protocol.StopConditions{MaxTokens: 1}, ReceivedAt: g.req.ReceivedAt,
-		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
 	}
+	if hop.rt.Backend != "" {
+		req = g.req // servers that meet get the same request
+	}
+	req.RequestID = attemptID(g.id, g.hops-1) // a prefill worker may get another attempt of the same request
+	req.Disagg = protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Deadline: hop.deadline, Bootstrap: hop.bootstrap}
 	// The context of the call is the request's: its end ends the hop, too.
 	stream, err := g.f.prefills.Call(ctx, inst, req.RequestID, nil, req)
 	if err != nil {
@@ -64,8 +78,12 @@ func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instan
 	defer cancel()
 	var out protocol.EngineOutput
 	err = stream.Recv(wait, &out)
-	if err == nil && out.Params == nil && hop.bootstrap == nil {
+	switch {
+	case err != nil || out.Params != nil || hop.bootstrap != nil:
+	case hop.rt.Backend == "":
 		err = errNoParams
+	default:
+		err = hop.takeAnswer(wait, out)
 	}
 	if err != nil {
 		stream.Close()
@@ -79,7 +97,7 @@ func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instan
 		return nil
 	}
 	following, stop := context.WithCancel(ctx)
-	hop.stop, hop.followed = stop, make(chan struct{})
+	hop.stop, hop.followed, hop.failed = stop, make(chan struct{}), make(chan struct{})
 	go hop.follow(following)
 	return nil
 }
@@ -89,8 +107,12 @@ func (h *firstHop) follow(ctx context.Context) {
 	defer close(h.followed)
 	var out protocol.EngineOutput
 	for out.Timing == nil {
-		if h.stream.Recv(ctx, &out) != nil {
-			return // the decode worker hears of a failure
+		if err := h.stream.Recv(ctx, &out); err != nil {
+			if ctx.Err() == nil && h.rt.Backend != "" {
+				h.why = err
+				close(h.failed) // of a failure in a room of ours the decode worker hears there
+			}
+			return
 		}
 	}
 	h.computed(ctx, out.Timing)
@@ -104,11 +126,35 @@ func (h *firstHop) computed(ctx context.Context, timing *protocol.Timing) {
 		return
 	}
 	d := &h.decision
-	d.Prefill, d.Overlap = d.Chosen, timing.CachedTokens/h.card.BlockSize
+	d.Prefill, d.Overlap, d.OverlapUnknown = d.Chosen, timing.CachedTokens/h.card.BlockSize, timing.CacheUnknown
+	if d.OverlapUnknown {
+		h.f.announceDecision(ctx, *d)
+		return
+	}
 	reusable := max(*d.Reusable, d.Overlap) // others may have come since
 	d.Reusable = &reusable
 	h.f.caches.found(h.id, d.Predicted, reusable, d.Overlap)
 	h.f.announceDecision(ctx, *d)
+}
+
+// maxFirstAnswer bounds the pieces of an answer of a prefill worker.
+const maxFirstAnswer = 64
+
+// takeAnswer takes the whole answer, of which out is the first piece: a prefill server may find
+// that its first token is the last one.
+func (h *firstHop) takeAnswer(ctx context.Context, out protocol.EngineOutput) error {
+	h.answer = append(h.answer, out)
+	for out.Finish == protocol.FinishNone {
+		if len(h.answer) == maxFirstAnswer || len(out.TokenIDs) == 0 && out.Raw == nil {
+			return errNoParams
+		}
+		out = protocol.EngineOutput{}
+		if err := h.stream.Recv(ctx, &out); err != nil {
+			return err
+		}
+		h.answer = append(h.answer, out)
+	}
+	return nil
 }
 
 func (h *firstHop) close() {

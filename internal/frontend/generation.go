@@ -61,7 +61,10 @@ type generation struct {
 
 	strategy string    // of disaggregation, as it was when the request began
 	hop      *firstHop // nil unless a prefill worker keeps something for the request
-	hops     int       // begun so far
+	// failedPrefills holds the prefill workers that failed the request beside a decode worker,
+	// and why.
+	failedPrefills map[cluster.InstanceID]string
+	hops           int // begun so far
 }
 
 // failure records why and when a worker failed a request.
@@ -77,6 +80,9 @@ const (
 	whyUnreachable = "unreachable"
 	whyStopping    = "stopping"
 	whyLost        = "lost"
+	// Of workers with engines that others wrote.
+	whyOtherKV      = "takes no KV of the prefill worker"
+	whyNeedsPrefill = "computes no prompts"
 )
 
 // errLost is returned when a worker was lost and no other could take over.
@@ -94,7 +100,7 @@ func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedReques
 func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) error) error {
 	defer g.endHop()
 	for {
-		if g.req.Stop.MaxTokens <= 0 && g.req.Output.PromptLogprobs == nil {
+		if g.req.Stop.MaxTokens <= 0 && g.req.Output.PromptLogprobs == nil && g.req.Body == nil {
 			// The worker was lost after the last token but before the finish reason, or
 			// only the prompt was asked for.
 			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
@@ -109,6 +115,9 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 		}
 		if err := g.disaggregate(ctx); err != nil {
 			return err
+		}
+		if g.hop != nil && g.hop.answer != nil {
+			return g.passOn(ctx, emit)
 		}
 		leave := g.f.metrics.EnterStage(metrics.StageRoute)
 		begin := time.Now()
@@ -130,13 +139,59 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		if _, refused := verdict(err, progress); !refused {
-			g.endHop() // KV prepared for the lost worker is useless to another
+		if g.req.Body != nil && progress {
+			return fmt.Errorf("%w: what its server has answered so far cannot be continued elsewhere: %w", errLost, err)
+		}
+		if errors.Is(err, errFirstLeg) {
+			if err := g.failedBeside(err); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, refused := verdict(err, progress); !refused || g.hop != nil && g.hop.rt.Backend != "" {
+			// KV prepared for the lost worker is useless to another, and a server that has
+			// refused may have been in the room.
+			g.endHop()
 		}
 		if err := g.failedOn(inst, err, progress); err != nil {
 			return err
 		}
 	}
+}
+
+// errFirstLeg ends an attempt of a decode worker whose prefill worker has failed meanwhile.
+var errFirstLeg = errors.New("the prefill beside it failed")
+
+// failedBeside decides what follows from the failure of a prefill that ran beside its decode
+// worker: another prefill worker, in another room, or none.
+func (g *generation) failedBeside(err error) error {
+	if g.failedPrefills == nil {
+		g.failedPrefills = map[cluster.InstanceID]string{}
+	}
+	g.failedPrefills[g.hop.id] = router.WhyPrefillFailed
+	g.f.log.Info("prefill worker failed a request beside its decode worker", "request", g.id, "worker", g.hop.decision.Chosen, "error", err)
+	g.endHop()
+	if int(g.moves.Load()) >= g.f.cfg.MigrationLimit {
+		return fmt.Errorf("%w after %d moves: %w", errLost, g.moves.Load(), err)
+	}
+	g.moves.Add(1)
+	g.met.Migrated(metrics.MigrationNewRequest)
+	g.f.stats.migrated()
+	return nil
+}
+
+// passOn passes on the answer of a prefill worker that was the whole answer.
+func (g *generation) passOn(ctx context.Context, emit func(protocol.EngineOutput) error) error {
+	for _, out := range g.hop.answer {
+		g.req.Advance(out.TokenIDs)
+		if out.Timing != nil {
+			g.timing = *out.Timing
+		}
+		if err := emit(out); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // failedOn decides what follows from the failure of an attempt. It returns nil to
@@ -209,6 +264,8 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 	g.attempts++
 	g.began, g.at = time.Now(), inst
 	leave := g.f.metrics.EnterStage(metrics.StageDispatch)
+	ctx, beside := g.besideHop(ctx)
+	defer beside()
 	req := g.req
 	if g.moved != nil {
 		req.Handover, g.moved = g.moved.Handover, nil
@@ -216,7 +273,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 	stream, err := g.f.workers.Call(ctx, inst, req.RequestID, nil, req)
 	leave(time.Since(g.began))
 	if err != nil {
-		return false, err
+		return false, besideError(ctx, err)
 	}
 	defer stream.Close()
 	var out protocol.EngineOutput
@@ -227,7 +284,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 			if errors.Is(err, io.EOF) {
 				err = requestplane.ErrIncomplete // the stream ended without a finish reason
 			}
-			return progress, err
+			return progress, besideError(ctx, err)
 		}
 		if out.Finish == protocol.FinishCancelled {
 			return progress, fmt.Errorf("cancelled by %s: %w", inst.Worker, requestplane.ErrIncomplete)
@@ -246,7 +303,11 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 		}
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
+			beside()
 			g.endHop() // the KV has arrived or is not wanted
+		}
+		if out.Usage != nil && g.timing.CacheUnknown {
+			g.foundCached(ctx, out.Usage.CachedTokens) // it is told at the end
 		}
 		g.decoded(ctx, out.DecodeNS)
 		left := out.Finish == protocol.FinishMoved

@@ -33,8 +33,10 @@ type choice struct {
 	tokens int // generated tokens, including those of a stop string
 	cached int // tokens of the prompt found in a prefix cache
 	timed  bool
-	first  time.Time // when the first tokens came
-	last   time.Time // and the last ones
+	// cacheUnknown is set as long as the engine has not told cached.
+	cacheUnknown bool
+	first        time.Time // when the first tokens came
+	last         time.Time // and the last ones
 }
 
 // delta is a piece of one choice on its way to the client.
@@ -204,7 +206,11 @@ func (j *job) observe(c *choice, o protocol.EngineOutput) {
 	if o.Timing != nil && !c.timed {
 		c.timed = true // later ones are of a migration, whose prompt holds output
 		c.cached = min(o.Timing.CachedTokens, j.prompts[c.prompt])
+		c.cacheUnknown = o.Timing.CacheUnknown
 		j.f.stats.queued(c.gen.began.Sub(j.arrived) + time.Duration(o.Timing.QueueNS))
+	}
+	if o.Usage != nil && c.cacheUnknown {
+		c.cached, c.cacheUnknown = min(o.Usage.CachedTokens, j.prompts[c.prompt]), false
 	}
 	n := c.detok.Tokens() - c.tokens
 	if n <= 0 {

@@ -43,6 +43,9 @@ func (f *Frontend) chainOf(req protocol.KVIndexRequest) (tokens int, chain block
 	if m == nil {
 		return 0, chain, fmt.Errorf("model %q is not served", req.Model)
 	}
+	if m.text {
+		return 0, chain, fmt.Errorf("prompts of model %q are tokenized by its servers alone", m.name)
+	}
 	ids, err := m.proc.EncodePromptWithin(req.Text, m.card.ContextLength)
 	if err != nil {
 		return 0, chain, fmt.Errorf("the text: %w", err)

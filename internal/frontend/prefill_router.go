@@ -3,10 +3,12 @@ package frontend
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/router"
@@ -35,19 +37,25 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	hints := &g.req.Disagg
 	settings := g.f.cfg.Settings()
 	hints.Strategy, hints.Why = g.strategy, ""
+	if g.m.served {
+		hints.Strategy = protocol.StrategyPrefillFirst
+	}
 	hints.Enforce = settings.Prefill.Enforce && g.req.Generated == 0 // an answer that has begun goes on
 	hints.Params, hints.Bootstrap, hints.Deadline, hints.Prefills = nil, nil, time.Time{}, protocol.PrefillHints{}
 	if len(g.followed(g.f.workers.Instances())) > 0 {
 		return nil // its KV is there already
 	}
-	if g.strategy != protocol.StrategyPrefillFirst {
+	if g.strategy != protocol.StrategyPrefillFirst && !g.m.served {
 		if settings.Prefill.Conditional.ComparesSpeeds() { // the decode worker decides
 			r := g.routed()
 			hints.Prefills = g.f.caches.prefillHints(g.m.prefills, g.lookup(r), r.BlockSize)
 		}
 		return nil
 	}
-	tried := map[cluster.InstanceID]string{}
+	tried := maps.Clone(g.failedPrefills)
+	if tried == nil {
+		tried = map[cluster.InstanceID]string{}
+	}
 	for range prefillTries {
 		why := g.prefill(ctx, settings, tried)
 		if ctx.Err() != nil {
@@ -64,7 +72,7 @@ func (g *generation) disaggregate(ctx context.Context) error {
 			break // no worker was asked, or none is left
 		}
 	}
-	if hints.Enforce && router.StandsIn(hints.Why) {
+	if hints.Enforce && router.StandsIn(hints.Why) || g.m.needsPrefill {
 		return notPrefilled(hints.Why)
 	}
 	return nil
@@ -88,6 +96,9 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	}
 	r, reusable := g.describePrefill(candidates)
 	state, _ := g.prefillState(candidates, r, settings)
+	if g.m.needsPrefill {
+		state.Force = metrics.PrefillRemote
+	}
 	remote, reason := router.DecidePrefill(state, settings.Prefill)
 	switch {
 	case !remote && reason == router.WhyQueueFull:
@@ -141,7 +152,7 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 			StepTokens: g.m.prefills[p.Chosen.ID].MaxBatchTokens,
 		}
 		s.TransferRate = p.Chosen.TransferRate
-		s.TransferOverlaps = s.TransferOverlaps && g.m.prefills[p.Chosen.ID].Disaggregated != nil
+		s.TransferOverlaps = s.TransferOverlaps && (g.m.prefills[p.Chosen.ID].Disaggregated != nil || g.m.prefills[p.Chosen.ID].Meets != nil)
 	}
 	whole, d, err := g.previewDecode()
 	if err != nil {
@@ -214,11 +225,26 @@ func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[c
 	var out []router.Candidate
 	for i := range instances {
 		inst := &instances[i]
-		if rt, ok := g.m.prefills[inst.InstanceID]; ok {
+		if rt, ok := g.m.prefills[inst.InstanceID]; ok && g.hasPeer(rt) {
 			out = append(out, g.candidate(inst, rt, g.only.prefill, tried[inst.InstanceID]))
 		}
 	}
 	return out
+}
+
+// hasPeer reports whether a decode worker that has not failed the request can take the KV of a
+// prefill worker. Workers with the built-in engine always can: others are left out of the model.
+func (g *generation) hasPeer(prefill cluster.RuntimeConfig) bool {
+	if prefill.Backend == "" && !g.m.served {
+		return true
+	}
+	for _, i := range g.f.workers.Instances() {
+		rt, ok := g.m.workers[i.InstanceID]
+		if _, failed := g.failed[i.InstanceID]; ok && !failed && exchanges(prefill, rt) {
+			return true
+		}
+	}
+	return false
 }
 
 // prefillVerdict returns, in the words of decisions, why a prefill worker did not take a

@@ -24,15 +24,22 @@ import (
 type servedModel struct {
 	name string
 	card cluster.ModelCard
-	proc *chat.Processor // nil while its files are being loaded
+	proc *chat.Processor // nil while its files are being loaded, and for text
+	// text is set for a model without files: only its servers tokenize prompts.
+	text bool
 	// pictures is how it reads images; nil for a model of text.
 	pictures *pictures
 	created  time.Time
 	// workers holds the decode instances with this card.
 	workers map[cluster.InstanceID]cluster.RuntimeConfig
-	// prefills holds the prefill workers whose KV these workers can take.
+	// prefills holds the prefill workers whose KV at least one of these workers can take.
 	prefills map[cluster.InstanceID]cluster.RuntimeConfig
-	limits   metrics.ModelLimits
+	// served is set if some of the prefill workers are servers of other engines: only the
+	// frontend can bring these together with decode workers.
+	served bool
+	// needsPrefill is set if none of the decode workers computes prompts itself.
+	needsPrefill bool
+	limits       metrics.ModelLimits
 }
 
 // registry follows the model cards of a namespace and holds the models that can be
@@ -148,7 +155,12 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 	for name, cards := range byName {
 		slices.SortFunc(cards, func(a, b cardAt) int { return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.id, b.id)) })
 		m, agreed := r.agree(name, cards, old[name])
-		m.prefills = suitable(prefills[name], m.card)
+		m.prefills, m.served = suitable(prefills[name], m)
+		if m.text {
+			m.adoptText(r, old[name])
+			models[name] = m
+			continue
+		}
 		key := filesKey(m.card)
 		wanted[key] = true
 		set, wait := r.ensure(ctx, key, agreed, now)
@@ -200,7 +212,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 			first = cards[i]
 		}
 	}
-	m := &servedModel{name: name, card: first.ModelCard, workers: map[cluster.InstanceID]cluster.RuntimeConfig{}}
+	m := &servedModel{name: name, card: first.ModelCard, text: first.ModelInput == cluster.InputText, workers: map[cluster.InstanceID]cluster.RuntimeConfig{}}
 	agreed := cards[:0:0]
 	for _, c := range cards {
 		if !interchangeable(c.ModelCard, first.ModelCard) {
@@ -218,6 +230,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 		delete(r.left, c.id)
 		agreed = append(agreed, c)
 		m.workers[c.id] = c.Runtime
+		m.needsPrefill = c.Runtime.NeedsPrefill && (m.needsPrefill || len(m.workers) == 1)
 		m.card.ContextLength = min(m.card.ContextLength, c.ContextLength)
 	}
 	rt := m.card.Runtime
@@ -228,22 +241,61 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 	return m, agreed
 }
 
-// suitable returns the prefill workers whose KV blocks the workers of a card can take.
-func suitable(cards []cardAt, card cluster.ModelCard) map[cluster.InstanceID]cluster.RuntimeConfig {
-	out := map[cluster.InstanceID]cluster.RuntimeConfig{}
+// suitable returns the prefill workers whose KV at least one decode worker of a model can
+// take. served reports that some of them are servers of other engines.
+func suitable(cards []cardAt, m *servedModel) (out map[cluster.InstanceID]cluster.RuntimeConfig, served bool) {
+	out = map[cluster.InstanceID]cluster.RuntimeConfig{}
 	for _, c := range cards {
-		if interchangeable(c.ModelCard, card) {
-			out[c.id] = c.Runtime
+		if !continues(c.ModelCard, m.card) {
+			continue
+		}
+		for _, rt := range m.workers {
+			if exchanges(c.Runtime, rt) {
+				out[c.id] = c.Runtime
+				served = served || c.Runtime.Backend != ""
+				break
+			}
 		}
 	}
-	return out
+	return out, served
 }
 
-// interchangeable reports whether workers with these cards can continue each other's
-// sequences and exchange KV blocks.
+// continues reports whether workers with these cards can continue each other's sequences.
+func continues(a, b cluster.ModelCard) bool {
+	return a.Digest == b.Digest && a.BlockSize == b.BlockSize && a.HashSeed == b.HashSeed && a.ModelInput == b.ModelInput
+}
+
+// exchanges reports whether workers can exchange KV.
+func exchanges(a, b cluster.RuntimeConfig) bool {
+	if a.Backend != "" || b.Backend != "" {
+		return a.Backend == b.Backend && a.Exchange == b.Exchange && a.Exchange != "" && a.Pair == b.Pair
+	}
+	return a.KVDType == b.KVDType && a.KVBlockBytes == b.KVBlockBytes
+}
+
+// interchangeable reports whether workers with these cards can serve one model together:
+// those with the built-in engine exchange KV blocks, too.
 func interchangeable(a, b cluster.ModelCard) bool {
-	return a.Digest == b.Digest && a.BlockSize == b.BlockSize && a.HashSeed == b.HashSeed &&
-		a.Runtime.KVDType == b.Runtime.KVDType && a.Runtime.KVBlockBytes == b.Runtime.KVBlockBytes
+	if a.Runtime.Backend != "" || b.Runtime.Backend != "" {
+		return continues(a, b)
+	}
+	return continues(a, b) && exchanges(a.Runtime, b.Runtime)
+}
+
+// ready reports whether requests of the model can be taken.
+func (m *servedModel) ready() bool { return m.proc != nil || m.text }
+
+// adoptText completes a model that has no files.
+func (m *servedModel) adoptText(r *registry, old *servedModel) {
+	m.created = time.Now()
+	if old != nil && old.text && old.card.Digest == m.card.Digest {
+		m.created = old.created
+	} else {
+		r.log.Info("model is served, its servers tokenize", "model", m.name)
+	}
+	if old == nil || old.limits != m.limits {
+		r.metrics.SetModel(m.name, m.limits)
+	}
 }
 
 // adopt gives m the loaded files. While new files are loading, m keeps those of its
@@ -282,7 +334,7 @@ func (m *servedModel) has(id cluster.InstanceID) bool {
 func (r *registry) list() []*servedModel {
 	var out []*servedModel
 	for _, m := range *r.models.Load() {
-		if m.proc != nil {
+		if m.ready() {
 			out = append(out, m)
 		}
 	}

@@ -113,7 +113,7 @@ const maxListed = 20
 // model finds a model that is ready, or returns an error that lists those that are.
 func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	switch m := f.registry.find(name); {
-	case m != nil && m.proc != nil:
+	case m != nil && m.ready():
 		return m, nil
 	case m != nil, f.registry.expected(name):
 		return nil, notServed(name)

@@ -84,7 +84,7 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 	if err != nil {
 		return err
 	}
-	if p.Disagg.Enforce && r.Handoff == nil && r.Meeting == nil {
+	if (p.Disagg.Enforce || d.s.needsPrefill()) && r.Handoff == nil && r.Meeting == nil {
 		return &requestplane.RemoteError{Kind: requestplane.KindNotPrefilled, Message: "the prompt would be computed here: " + p.Disagg.Why}
 	}
 	entry, err := d.s.admit(&p)

@@ -374,6 +374,11 @@ func (s *Server) Resident(ctx context.Context, at func()) ([]uint64, error) {
 	return s.Events.Resident(ctx, at)
 }
 
+// needsPrefill reports that the server was started for the second leg alone.
+func (s *Server) needsPrefill() bool {
+	return s.Engine.Exchange() == external.ExchangeConcurrent && s.Facts.Mode == string(cluster.RoleDecode)
+}
+
 // Describe adds the limits of the server to a card.
 func (s *Server) Describe(card *cluster.ModelCard) {
 	if n := s.Facts.MaxModelLen; n > 0 {
@@ -382,11 +387,14 @@ func (s *Server) Describe(card *cluster.ModelCard) {
 	card.BlockSize = s.BlockSize
 	rt := &card.Runtime
 	rt.TotalKVBlocks, rt.MaxNumSeqs, rt.TensorParallel = s.blocks(), s.Facts.MaxSeqs, max(s.Facts.TensorParallel, 1)
-	rt.Exchange = string(s.Engine.Exchange())
+	rt.Backend, rt.Exchange = s.Backend, string(s.Engine.Exchange())
 	if rt.Exchange != "" {
 		rt.Pair = s.Facts.Pair
 	}
-	if card.WorkerType == cluster.RolePrefill {
+	switch card.WorkerType {
+	case cluster.RolePrefill:
 		rt.Meets = s.Facts.Meets
+	case cluster.RoleDecode:
+		rt.NeedsPrefill = s.needsPrefill()
 	}
 }
