@@ -197,7 +197,7 @@ func (f *front) waitModel(n int) *front {
 	f.t.Helper()
 	patience.Until(f.t, "the model is served", func() bool {
 		m := f.registry.find(testModel)
-		if m == nil || m.proc == nil {
+		if m == nil || !m.ready() {
 			return false
 		}
 		have := 0

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -30,8 +31,10 @@ type choice struct {
 	parts                  // of a chat
 	text   strings.Builder // of a whole answer
 	finish string
-	tokens int // generated tokens, including those of a stop string
-	cached int // tokens of the prompt found in a prefix cache
+	raw    bool            // it is forwarded
+	whole  json.RawMessage // of that, the latest object
+	tokens int             // generated tokens, including those of a stop string
+	cached int             // tokens of the prompt found in a prefix cache
 	timed  bool
 	// cacheUnknown is set as long as the engine has not told cached.
 	cacheUnknown bool
@@ -48,6 +51,8 @@ type delta struct {
 	// probs holds the tokens of text, echoed those of the prompt; nil unless log
 	// probabilities are asked for.
 	probs, echoed []tokenLogprob
+	// raw replaces all that: it is what a server answers, for the client as it is.
+	raw json.RawMessage
 }
 
 // usage holds the token counts of a request, in OpenAI's terms.
@@ -147,7 +152,11 @@ func (j *job) generate(ctx context.Context, c *choice, to sink) (err error) {
 	}
 	c.pass.Charge(float64(j.work(c)))
 	c.gen.flush = to.flush
-	err = c.gen.run(ctx, func(o protocol.EngineOutput) error { return j.take(c, o, to.put) })
+	take := j.take
+	if c.raw {
+		take = j.takeRaw
+	}
+	err = c.gen.run(ctx, func(o protocol.EngineOutput) error { return take(c, o, to.put) })
 	if errors.Is(err, errStopString) {
 		err = nil
 	}
@@ -212,10 +221,13 @@ func (j *job) observe(c *choice, o protocol.EngineOutput) {
 	if o.Usage != nil && c.cacheUnknown {
 		c.cached, c.cacheUnknown = min(o.Usage.CachedTokens, j.prompts[c.prompt]), false
 	}
-	n := c.detok.Tokens() - c.tokens
-	if n <= 0 {
-		return
+	if n := c.detok.Tokens() - c.tokens; n > 0 {
+		j.count(c, n)
 	}
+}
+
+// count records n tokens that have just come.
+func (j *job) count(c *choice, n int) {
 	now := time.Now()
 	if j.ttft == 0 {
 		j.ttft = now.Sub(j.arrived)

@@ -144,6 +144,10 @@ const (
 
 // collect keeps a delta for a whole answer.
 func (c *choice) collect(d delta) {
+	if d.raw != nil {
+		c.whole = d.raw
+		return
+	}
 	c.text.WriteString(d.text)
 	if c.probs != nil {
 		c.probs.keep(d)

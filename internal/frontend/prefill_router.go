@@ -84,7 +84,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	if g.req.Output.PromptLogprobs != nil {
 		return whyPromptProbs
 	}
-	if n := len(g.req.Media); n > 0 && g.req.Media[n-1].End == len(g.req.TokenIDs) {
+	if n := len(g.req.Media); n > 0 && g.req.Body == nil && g.req.Media[n-1].End == len(g.req.TokenIDs) {
 		return whyEndsWithImage
 	}
 	g.current()
@@ -140,7 +140,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 // would be chosen, if there is one.
 func (g *generation) prefillState(candidates []router.Candidate, r router.Request, settings Settings) (s router.PrefillState, likely router.Candidate) {
 	s = router.PrefillState{
-		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
+		PromptTokens: g.promptTokens(), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
 	}
 	p, err := g.f.prefillLoad.Preview(r, router.View{Candidates: candidates, Limits: settings.Busy}, g.prefillPolicy().Pick)
 	for _, c := range candidates {
@@ -196,7 +196,7 @@ func (g *generation) describePrefill(candidates []router.Candidate) (part router
 // the last token.
 func prefillPart(r router.Request) router.Request {
 	r.PromptTokens = max(0, r.PromptTokens-1)
-	r.Hashes = r.Hashes[:r.PromptTokens/r.BlockSize]
+	r.Hashes = r.Hashes[:min(r.PromptTokens/r.BlockSize, len(r.Hashes))]
 	return r
 }
 
@@ -215,7 +215,7 @@ func (g *generation) prefillPolicy() router.Policy {
 func (g *generation) prefillDecision(d router.Decision, r router.Request, begin time.Time) cluster.RouterDecision {
 	return cluster.RouterDecision{
 		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
-		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize, Predicted: min(d.Chosen.Overlap.Blocks(), len(r.Hashes)),
+		PromptToks: g.promptTokens(), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize, Predicted: min(d.Chosen.Overlap.Blocks(), len(r.Hashes)),
 		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates,
 	}
 }

@@ -122,6 +122,10 @@ func (j *job) record(now time.Time) {
 	for i, c := range j.choices {
 		q := cluster.RecordedRequest{At: j.arrived, Model: j.model, Prompt: j.prompts[c.prompt], Output: c.tokens}
 		if c.tokens > 0 {
+			if c.raw { // nobody here knows its tokens
+				j.f.record.add(now, q)
+				continue
+			}
 			if hashed == nil || j.choices[i-1].prompt != c.prompt {
 				hashed = coarse(c.gen.req.TokenIDs[:q.Prompt], protocol.Spans(c.gen.req.Media), c.gen.m.card.HashSeed)
 			}

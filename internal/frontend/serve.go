@@ -108,8 +108,14 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 				leave = got
 			}
 		}
+		read := fs.read
 		if bad == nil {
-			if bad = fs.read(body); bad == nil {
+			if fw := f.forwards(endpoint, body); fw != nil {
+				q, p, read = fw, fw.shared(), fw.read
+			}
+		}
+		if bad == nil {
+			if bad = read(body); bad == nil {
 				bad = p.nvext.readHeaders(r.Header)
 			}
 			if bad == nil {
@@ -166,6 +172,15 @@ func (j *job) prepare(ctx context.Context, q request, leave func(), turn func() 
 	m, leave, bad := j.f.awaitModel(ctx, p.model, leave, turn)
 	if bad != nil {
 		return nil, bad
+	}
+	if fw, ok := q.(*forward); ok {
+		if !m.text { // since it was read
+			return nil, notServed(m.name)
+		}
+		return j.prepareForward(fw, m)
+	}
+	if m.text {
+		return nil, notServed(m.name) // it was read for another kind of model
 	}
 	if i, ok := q.(illustrated); ok && i.hasImages() {
 		if leave, bad = j.loadImages(ctx, i, m, leave, turn); bad != nil {
