@@ -302,8 +302,10 @@ func check(t *testing.T, r result, tokens []uint32, n int) {
 
 // builtin is the core of a worker with the built-in engine, nil before it is loaded.
 func (w *Worker) builtin() *builtin {
-	if c := w.core.Load(); c != nil {
-		return c.core.(*builtin)
+	c := w.core.Load()
+	if c == nil {
+		return nil
 	}
-	return nil
+	b, _ := c.core.(*builtin)
+	return b
 }

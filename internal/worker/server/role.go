@@ -92,6 +92,8 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 		return err
 	}
 	defer func() { d.s.release(entry, err) }()
+	ctx, end := d.s.during(ctx)
+	defer end()
 	a := &answer{d: d, p: &p, entry: entry, send: send, stop: protocol.Stopper{Conditions: p.Stop}, usage: protocol.Usage{PromptTokens: len(p.TokenIDs) - p.Generated}}
 	err = d.s.Engine.Generate(ctx, r, a.take)
 	switch {
@@ -102,7 +104,7 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 	case err == nil:
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the server ended an answer without a reason"}
 	}
-	return err
+	return d.s.failed(err)
 }
 
 // answer passes on what a server generates for one request.
@@ -234,6 +236,8 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 		return err
 	}
 	defer func() { d.s.release(entry, err) }()
+	ctx, end := d.s.during(ctx)
+	defer end()
 	if concurrent {
 		if err := send(protocol.EngineOutput{}); err != nil { // the decode server may be called
 			return err
@@ -241,7 +245,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	}
 	done, err := d.s.Engine.Prefill(ctx, r)
 	if err != nil {
-		return prefillError(ctx, err)
+		return prefillError(ctx, d.s.failed(err))
 	}
 	d.s.computed(entry, done.CachedTokens)
 	timing := &protocol.Timing{

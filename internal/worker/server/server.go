@@ -78,6 +78,9 @@ const maxOpen = 4096
 // Server is a server in use. Its methods may run concurrently.
 type Server struct {
 	Config
+	// over ends when Run does: requests cannot go on then.
+	over    context.Context
+	endOver context.CancelCauseFunc
 
 	mu       sync.Mutex
 	closed   bool // to new requests
@@ -104,12 +107,15 @@ func New(cfg Config) *Server {
 	if cfg.Waits == (Waits{}) {
 		cfg.Waits = DefaultWaits
 	}
-	return &Server{Config: cfg, requests: map[*request]struct{}{}}
+	s := &Server{Config: cfg, requests: map[*request]struct{}{}}
+	s.over, s.endOver = context.WithCancelCause(context.Background())
+	return s
 }
 
 // Run watches the server until ctx ends. It returns an error when the server cannot be used any
 // more: its process has ended, it does not answer, or it has become another one.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) (err error) {
+	defer func() { s.endOver(err) }()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -200,6 +206,25 @@ func (s *Server) look(ctx context.Context) (l external.Load, err error) {
 	}
 	s.load, s.told = l, time.Now()
 	return l, nil
+}
+
+// during returns the context of a request, which ends with Run, too.
+func (s *Server) during(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// failed returns what a frontend is told of the error of a request: another worker may do better
+// if this one has ended.
+func (s *Server) failed(err error) error {
+	if err == nil || s.over.Err() == nil {
+		return err
+	}
+	return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the worker ends: " + context.Cause(s.over).Error()}
 }
 
 // admit takes a request in.
