@@ -34,7 +34,8 @@ type External struct {
 	// them; no shell runs it. What the server needs for its role, port, KV events and KV
 	// exchange is appended, unless the command line has it.
 	Command string `json:"command,omitempty"`
-	// Env has lines of the form NAME=value, added to the environment of Command.
+	// Env has lines of the form NAME=value, sorted by name, which are added to the environment
+	// of Command. A value that is secret belongs into a file of the node.
 	Env string `json:"env,omitempty"`
 	// Port is where a server listens that Command starts; 0: dynamod takes a free one.
 	Port int `json:"port,omitempty"`
@@ -87,7 +88,8 @@ func (x External) Attached() bool { return x.URL != "" }
 // maxExternalText bounds each text of [External], in bytes.
 const maxExternalText = 16 << 10
 
-// checkExternal reports what is wrong with the options of external servers.
+// checkExternal reports what is wrong with the options of external servers on their own; see
+// [Topology.checkServers] for what is wrong with them beside others.
 func (e EngineSpec) checkExternal(wrong func(field, format string, args ...any)) {
 	x := e.Server
 	if x == (External{}) {
@@ -109,11 +111,7 @@ func (e EngineSpec) checkExternal(wrong func(field, format string, args ...any))
 	if x.URL != "" && x.Command != "" {
 		wrong("server.command", "a server that has a url runs already: give one of them")
 	}
-	for _, line := range strings.Split(x.Env, "\n") {
-		if name, _, ok := strings.Cut(line, "="); line != "" && (!ok || name == "" || strings.ContainsAny(name, " \t")) {
-			wrong("server.env", "a line is not NAME=value")
-		}
-	}
+	x.checkSecrets(wrong)
 	for _, p := range []struct {
 		name string
 		port int

@@ -16,9 +16,10 @@ const (
 )
 
 // Backends lists the names that [EngineSpec.Backend] may have.
-func Backends() []string {
-	return append([]string{BackendCPU, BackendCUDA, BackendMock}, ExternalBackends()...)
-}
+func Backends() []string { return append(OwnBackends(), ExternalBackends()...) }
+
+// OwnBackends lists the backends that compute within dynamod.
+func OwnBackends() []string { return []string{BackendCPU, BackendCUDA, BackendMock} }
 
 // backendKinds maps a backend to the kind of device that it needs.
 var backendKinds = map[string]string{BackendCPU: "cpu", BackendCUDA: "gpu"}
@@ -111,16 +112,23 @@ func (t Topology) PlacementOf(r Role) Placement {
 	return PlacementSpread
 }
 
-// overlaid replaces each field that over sets. It covers all fields by reflection, so
-// that new ones need no change here.
+// overlaid replaces each field that over sets, and those of Server one by one. It covers
+// all fields by reflection, so that new ones need no change here.
 func (e EngineSpec) overlaid(over EngineSpec) EngineSpec {
-	to, from := reflect.ValueOf(&e).Elem(), reflect.ValueOf(over)
+	server := over.Server
+	over.Server = External{}
+	overlay(&e, over)
+	overlay(&e.Server, server)
+	return e
+}
+
+func overlay[T any](onto *T, over T) {
+	to, from := reflect.ValueOf(onto).Elem(), reflect.ValueOf(over)
 	for i := range from.NumField() {
 		if f := from.Field(i); !f.IsZero() {
 			to.Field(i).Set(f)
 		}
 	}
-	return e
 }
 
 // deviceName matches a kind of device ("gpu") or one device ("gpu:0", "gpu:0+1").
@@ -221,11 +229,16 @@ func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 			(ModelSpec{Quantize: own.Quantize}).check(within)
 		}
 	}
+	t.checkServers(wrong)
 	if t.Prefill == 0 || t.Decode == 0 {
 		return
 	}
 	pm, pe := t.Specs(RolePrefill)
 	dm, de := t.Specs(RoleDecode)
+	if pe.External() || de.External() {
+		t.checkPair(pe, de, wrong)
+		return
+	}
 	for _, f := range []struct {
 		field           string
 		prefill, decode any

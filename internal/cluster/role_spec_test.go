@@ -20,7 +20,19 @@ func TestSpecsOverlayEveryField(t *testing.T) {
 	if _, got := top.Specs(RolePrefill); got != all {
 		t.Errorf("prefill has %+v, want %+v", got, all)
 	}
+	for i := range reflect.TypeOf(role.Server).NumField() { // and those of a server one by one
+		one, want := EngineSpec{}, all
+		reflect.ValueOf(&one.Server).Elem().Field(i).Set(reflect.ValueOf(role.Server).Field(i))
+		reflect.ValueOf(&want.Server).Elem().Field(i).Set(reflect.ValueOf(role.Server).Field(i))
+		top.DecodeSpec.Engine = one
+		if _, got := top.Specs(RoleDecode); got != want {
+			t.Errorf("server.%s alone: got %+v, want %+v", reflect.TypeOf(role.Server).Field(i).Name, got, want)
+		}
+	}
 	for i := range reflect.TypeOf(role).NumField() {
+		if reflect.TypeOf(role).Field(i).Name == "Server" {
+			continue
+		}
 		one := EngineSpec{}
 		reflect.ValueOf(&one).Elem().Field(i).Set(reflect.ValueOf(role).Field(i))
 		want := all

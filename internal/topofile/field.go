@@ -22,6 +22,7 @@ type Field struct {
 	Numbers []int
 
 	setting bool // at run time, in File.Settings
+	form    form
 	get     func(*File) any
 	set     func(*File, any)
 }
@@ -82,6 +83,9 @@ func roleFields(role cluster.Role, beside string) []Field {
 		text(at+".quantize", "model.quantize of this role", append(cluster.WeightFormats(), cluster.QuantizeNone), func(f *File) *string { return &spec(f).Quantize }),
 	}
 	for _, fd := range engineFields(at+".engine", func(f *File) *cluster.EngineSpec { return &spec(f).Engine }) {
+		if fd.Path == at+".engine.backend" && !role.HoldsKV() {
+			fd.Key.Choices = cluster.OwnBackends()
+		}
 		if role.Uses(optionOf(strings.TrimPrefix(fd.Path, at+".engine."))) {
 			out = append(out, fd)
 		}
@@ -105,7 +109,7 @@ func isRole(section string) bool { return slices.Contains(cluster.Roles, cluster
 func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 	const million = 1_000_000
 	out := []Field{
-		text(at+".backend", "what computes: cpu, cuda for GPUs, or mock for simulations without weights; empty means what the device is", cluster.Backends(), func(f *File) *string { return &of(f).Backend }),
+		text(at+".backend", "what computes: cpu, cuda for GPUs, mock for simulations without weights, or a server of another engine; empty means what the device is", cluster.Backends(), func(f *File) *string { return &of(f).Backend }),
 		{
 			Path: at + ".devices", Key: config.Key{Kind: config.KindList, Help: "devices to run on, by id (cpu:0) or kind (cpu); by default all"},
 			get: func(f *File) any { return of(f).Devices() },
@@ -141,7 +145,7 @@ func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 			out[i].Numbers = []int{16, 32, 64, 128}
 		}
 	}
-	return out
+	return append(out, serverFields(at+".server", func(f *File) *cluster.External { return &of(f).Server })...)
 }
 
 func text(path, help string, choices []string, of func(*File) *string) Field {

@@ -29,6 +29,10 @@ func sample(fd Field) any {
 		return "10%"
 	case strings.HasPrefix(fd.Path, "planner.kubernetes_"):
 		return "deployments.apps/x"
+	case fd.form == commandLine:
+		return "serve 'a b'"
+	case fd.form == environment:
+		return "A=1 'B=x y'"
 	}
 	switch fd.Key.Kind {
 	case config.KindInt:
@@ -98,7 +102,7 @@ func TestNothingOfATopologyIsMissing(t *testing.T) {
 			case ignored[name] && at == "Topology":
 			case field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[cluster.Speculative]():
 				walk(at+"."+name, field)
-			case at == "Topology.EncodeSpec.Engine" && name != "Backend" && name != "Device":
+			case strings.HasPrefix(at, "Topology.EncodeSpec.Engine") && name != "Backend" && name != "Device":
 				if !field.IsZero() {
 					t.Errorf("a field sets %s.%s, which encode workers do not use", at, name)
 				}
@@ -155,9 +159,13 @@ func TestSet(t *testing.T) {
 		"encode=many":             `encode.workers: "many" is not a whole number from 0 to 1024`,
 		"encode.engine.kv_blocks": `"encode.engine.kv_blocks" is not <field>=<value>`,
 
-		"encode.engine.kv_blocks=1": `no field "encode.engine.kv_blocks"; encode workers have no such option: they compute only the embeddings of images`,
-		"engine.backend=rocm":       `engine.backend: "rocm" is not one of cpu, cuda, mock`,
-		"disagg.strategy=fastest":   `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
+		"encode.engine.kv_blocks=1":  `no field "encode.engine.kv_blocks"; encode workers have no such option: they compute only the embeddings of images`,
+		"engine.backend=rocm":        `engine.backend: "rocm" is not one of cpu, cuda, mock, vllm, sglang, trtllm, openai`,
+		"encode.engine.backend=vllm": `encode.engine.backend: "vllm" is not one of cpu, cuda, mock`,
+		"encode.engine.server.url=x": `no field "encode.engine.server.url"; did you mean decode.engine.server.url?`,
+		"engine.server.command='":    `engine.server.command: a quote is not closed, or the text ends after a backslash`,
+		"engine.server.env='A=1\n2'": `engine.server.env: the value of a variable has several lines; it may have one`,
+		"disagg.strategy=fastest":    `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
 	} {
 		if err := (&File{}).Set(assignment, Source{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", assignment, err, want)
@@ -216,6 +224,8 @@ func TestSchema(t *testing.T) {
 	for content, want := range map[string]bool{
 		"decode: 1": true, "encode: 1": true, "encode: {engine: {devices: [cpu]}}": true, "encode: {engine: {kv_blocks: 1}}": false, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
 		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": true, "engine: {backend: rocm}": false,
+		"engine: {backend: vllm, server: {command: [vllm, serve], env: {A: 1}}}": true, "engine: {server: {command: a b, env: [A=1]}}": true, "engine: {server: {env: A=1}}": true,
+		"engine: {server: {command: {a: b}}}": false, "engine: {server: {env: {A: [1]}}}": false, "encode: {engine: {server: {url: 'http://a'}}}": false, "encode: {engine: {backend: vllm}}": false,
 		"decode: {engine: {devices: [cpu:0], kv_cache_dtype: int8}}": true, "disagg: {strategy: none}": false, "disagg: {overlap_kv_transfer: true}": true,
 	} {
 		var v any

@@ -54,7 +54,7 @@ func (f *File) Complete() {
 		}
 		m.Path = cluster.BuiltinVisionName
 	}
-	if m.Name == "" {
+	if m.Name == "" && (m.Path != "" || !f.Topology.Engine.External()) { // a server need not have files here
 		m.Name = ModelName(m.Path)
 	}
 }
@@ -75,7 +75,7 @@ func (f File) Problems() (out Problems) {
 // pathOf turns the name of a field of a topology into its path in files.
 func pathOf(name string) string {
 	role := ""
-	if before, after, ok := strings.Cut(name, "."); ok {
+	if before, after, ok := strings.Cut(name, "."); ok && isRole(before) {
 		role, name = before+".", after
 	}
 	if name == "device" {

@@ -174,6 +174,8 @@ func (r *reader) typed(fd Field, n *yaml.Node) (any, error) {
 			items = append(items, item.Value)
 		}
 		return items, nil
+	case fd.form != plainText:
+		return fd.form.words(n, fd)
 	}
 	return nil, fmt.Errorf("%s is not %s", config.DescribeNode(n), fd.Expect())
 }
@@ -210,6 +212,9 @@ func (fd Field) check(v any) error {
 			return fmt.Errorf("%s is not a number of whole milliseconds", v)
 		}
 	case string:
+		if err := fd.form.check(v); err != nil {
+			return err
+		}
 		if strings.HasSuffix(fd.Path, ".speculative") {
 			if _, err := cluster.ParseSpeculative(v); err != nil {
 				return errors.New(strings.TrimPrefix(err.Error(), "speculative: "))
@@ -262,7 +267,7 @@ func hintPath(path string) string {
 // its section lacks it.
 func hintRole(name, section string) string {
 	role, ok := strings.CutSuffix(section, ".engine")
-	if _, known := field("engine." + name); !ok || !isRole(role) || !known {
+	if _, known := field("engine." + name); !ok || !isRole(role) || !known && !isSection("engine."+name) {
 		return ""
 	}
 	return "; " + role + " workers have no such option: they compute only the embeddings of images"

@@ -124,6 +124,12 @@ func TestParseProblems(t *testing.T) {
 		{"prefill alone", "prefill: 1", "t.yaml: decode.workers: prefill workers need at least one decode worker"},
 		{"roles disagree", "prefill: 1\ndecode:\n  workers: 1\n  engine:\n    kv_cache_dtype: int8", "t.yaml:5:21: decode.engine.kv_cache_dtype: prefill and decode workers exchange KV blocks and must agree: prefill has the default, decode int8; set it for both in one place"},
 		{"weights disagree", "prefill: {workers: 1, quantize: q4_0}\ndecode: 1", "t.yaml:1:33: prefill.quantize: prefill and decode workers exchange KV blocks and must agree: prefill has q4_0, decode the default; set it for both in one place"},
+		{"a server without a name", "decode: 1\nengine: {backend: vllm, server: {command: x}}", "t.yaml: model.name: no name"},
+		{"a server of our own", "decode: 1\nengine: {server: {command: x}}", "t.yaml:2:1: engine.backend: a server is described, which only the engines vllm, sglang, trtllm, openai have"},
+		{"a secret", "decode: 1\nmodel: {name: m}\nengine: {backend: vllm, server: {command: x, env: {HF_TOKEN: hf_1234}}}", "t.yaml:3:51: engine.server.env: HF_TOKEN looks like a secret, which everybody who reads the topology would see: put it into a file of the node (api_key_file for the key of the server; HF_TOKEN_PATH for that of Hugging Face)"},
+		{"words of a list", "decode: 1\nengine: {server: {command: [a, [b]]}}", "t.yaml:2:28: engine.server.command: a list in it; expected text"},
+		{"a server of encode workers", "decode: 1\nencode: {engine: {server: {url: x}}}", "t.yaml:2:19: encode.engine.server: unknown key; encode workers have no such option: they compute only the embeddings of images; expected one of backend, devices"},
+		{"an option of ours", "decode: {workers: 1, engine: {backend: vllm, kv_blocks: 5, server: {command: x}}}\nmodel: {name: m}", "t.yaml:1:57: decode.engine.kv_blocks: a server of vllm has its own option for it, which belongs into server.command"},
 		{"all at once", "decode: x\nprefill: 1\nplacement: tight\nfoo: 1\nengine: {kv_blocks: -1}",
 			`t.yaml:1:9: decode.workers: "x" is not a whole number from 0 to 1024
 t.yaml:3:12: placement: "tight" is not one of spread, pack
@@ -140,6 +146,41 @@ t.yaml:5:21: engine.kv_blocks: -1 is not a whole number from 0 to 1000000000`},
 	}
 	if _, err := Parse(Source{}, make([]byte, MaxBytes+1)); err == nil || !strings.Contains(err.Error(), "limit is 1MiB") {
 		t.Errorf("a large file: %v", err)
+	}
+}
+
+// A server of another engine: command and environment may be written in several ways, a role
+// overrides single fields.
+func TestParseServers(t *testing.T) {
+	want := cluster.External{Command: "vllm serve '/m 1'", Env: "A=x y\nB=2", Connector: "nixl", KeyFile: "/lab/key"}
+	for _, server := range []string{
+		"{command: vllm serve '/m 1', env: {B: 2, A: x y}, connector: nixl, api_key_file: key}",
+		"{command: [vllm, serve, /m 1], env: [B=2, A=x y], connector: nixl, api_key_file: /lab/key}",
+		`{command: "vllm serve '/m 1'", env: "B=2 'A=x y'", connector: nixl, api_key_file: key}`,
+	} {
+		f, err := Parse(Source{Name: "t.yaml", Dir: "/lab"}, []byte("model: {name: m}\nengine:\n  backend: vllm\n  server: "+server+"\nprefill: {workers: 1, engine: {server: {port: 8100, env: {A: 1}}}}\ndecode: 2\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Topology.Engine.Server != want {
+			t.Errorf("%s is %+v", server, f.Topology.Engine.Server)
+		}
+		prefill := want
+		prefill.Port, prefill.Env = 8100, "A=1"
+		if _, got := f.Topology.Specs(cluster.RolePrefill); got.Server != prefill || got.Backend != "vllm" {
+			t.Errorf("prefill workers have %+v", got)
+		}
+		written := render(t, f)
+		if again := mustParse(t, written); !reflect.DeepEqual(again, f) || !strings.Contains(written, "      A: x y\n      B: \"2\"\n") {
+			t.Errorf("it is written\n%s", written)
+		}
+		change := Diff(File{}, f)
+		if got, _ := json.Marshal(change); !strings.Contains(string(got), `{"field":"engine.server.env","from":null,"to":"'A=x y' B=2"}`) {
+			t.Errorf("differences %s", got)
+		}
+	}
+	if f := mustParse(t, "decode: 1\nmodel: {name: m}\nengine: {backend: openai, server: {url: 'http://a:1'}}"); f.Topology.Model.Path != "" {
+		t.Errorf("%+v", f.Topology.Model)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/dynctl/dynctl/internal/config"
 )
 
 // YAML writes the file: what is set, in the order of [Fields]. [Parse] reads it back.
@@ -23,7 +21,7 @@ func (f File) YAML() ([]byte, error) {
 			at = below(at, name)
 		}
 		value := &yaml.Node{}
-		if err := value.Encode(config.Value{Value: v}.Plain()); err != nil {
+		if err := value.Encode(fd.written(v)); err != nil {
 			return nil, fmt.Errorf("write %s: %w", fd.Path, err)
 		}
 		if value.Kind == yaml.SequenceNode {

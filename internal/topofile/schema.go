@@ -39,7 +39,10 @@ var sections = map[string]string{
 	"rollout":        "How many workers of a role change at a time. Changes at run time.",
 	"planner":        "What load the planner plans workers for, and whether it changes them. Changes at run time.",
 	"prefill.engine": "Settings of prefill workers that differ from engine.", "decode.engine": "Settings of decode workers that differ from engine.",
-	"encode.engine": "Settings of encode workers that differ from engine.",
+	"encode.engine":         "Settings of encode workers that differ from engine.",
+	"engine.server":         "The server of a backend that is another engine: vllm, sglang, trtllm or openai.",
+	"prefill.engine.server": "Settings of servers for prefill that differ from engine.server.",
+	"decode.engine.server":  "Settings of servers for decode that differ from engine.server.",
 }
 
 // sectionSchema returns the schema of a section of parent, made if need be.
@@ -62,6 +65,10 @@ func sectionSchema(parent map[string]any, path string) map[string]any {
 
 func (fd Field) schema() map[string]any {
 	s := map[string]any{"description": fd.Key.Help}
+	if fd.form != plainText {
+		s["anyOf"] = fd.form.schemas()
+		return s
+	}
 	switch fd.Key.Kind {
 	case config.KindBool:
 		s["type"] = "boolean"
