@@ -1,0 +1,18 @@
+package vllm
+
+import (
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/external"
+	"github.com/dynctl/dynctl/internal/external/externaltest"
+	"github.com/dynctl/dynctl/internal/external/wire"
+)
+
+var setup = externaltest.Setup{
+	Backend: cluster.BackendVLLM,
+	New:     func(c wire.Config) (external.Engine, error) { return New(c) },
+	Tokens:  true, Logprobs: 20, Connectors: []string{"nixl", "mooncake"},
+}
+
+func TestSuite(t *testing.T) { externaltest.Suite(t, setup) }
