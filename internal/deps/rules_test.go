@@ -49,6 +49,7 @@ var onlyRules = []only{
 	{"external/wire", []string{"cluster", "external", "jsonscan", "openai", "protocol", "requestplane"}, "HTTP, and what adapters share; it knows no engine. openai reads streams of events"},
 	{"external/vllm", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
 	{"external/sglang", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
+	{"external/trtllm", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
 	{"attach", []string{"cluster", "events", "handshake", "outside", "protocol", "requestplane", "runtime"}, "holds what is outside for a node, and knows nothing of nodes"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},
