@@ -50,6 +50,8 @@ var onlyRules = []only{
 	{"external/vllm", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
 	{"external/sglang", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
 	{"external/trtllm", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
+	{"external/openai", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
+	{"external/engines", []string{"cluster", "external", "external/openai", "external/sglang", "external/trtllm", "external/vllm", "external/wire"}, "the table of adapters"},
 	{"attach", []string{"cluster", "events", "handshake", "outside", "protocol", "requestplane", "runtime"}, "holds what is outside for a node, and knows nothing of nodes"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},
