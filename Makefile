@@ -18,11 +18,13 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli ./internal/engine/gpu ./internal/cuda/kernels ./internal/lab/bench
 # Where tests and CI look for the kube-apiserver of "make kube-apiserver".
 KUBE_APISERVER ?= $(or $(DYNCTL_KUBE_APISERVER),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dynctl-ci/kube-apiserver)
+# The same for the simulator of "make inference-sim".
+INFERENCE_SIM ?= $(or $(DYNCTL_INFERENCE_SIM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dynctl-ci/inference-sim)
 # Symbols for debuggers would be most of the time that test programs take to link.
 LINK     = -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: up down build install test test-arm64 two-hosts race test-kubernetes kube-apiserver lint lint-kubernetes tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
+.PHONY: up down build install test test-arm64 two-hosts race test-kubernetes kube-apiserver inference-sim lint lint-kubernetes tools bench bench-cpu bench-scale bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -57,6 +59,9 @@ test-kubernetes: kube-apiserver ## test discovery by Kubernetes against a real k
 
 kube-apiserver: ## build the kube-apiserver for tests (7 minutes the first time, then 15 seconds)
 	internal/lab/kubeapiserver/build.sh $(KUBE_APISERVER)
+
+inference-sim: ## build the simulator of vLLM servers for tests (2 minutes the first time)
+	internal/lab/inferencesim/build.sh $(INFERENCE_SIM)
 
 lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 	go run $(GOLANGCI) run

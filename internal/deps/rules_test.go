@@ -52,6 +52,7 @@ var onlyRules = []only{
 	{"external/trtllm", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
 	{"external/openai", []string{"cluster", "external", "external/wire", "protocol"}, "an adapter knows its server, and no worker and no other adapter"},
 	{"external/engines", []string{"cluster", "external", "external/openai", "external/sglang", "external/trtllm", "external/vllm", "external/wire"}, "the table of adapters"},
+	{"external/inferencesimtest", []string{"orphan", "patience"}, "runs a program of others"},
 	{"attach", []string{"cluster", "events", "handshake", "outside", "protocol", "requestplane", "runtime"}, "holds what is outside for a node, and knows nothing of nodes"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},
