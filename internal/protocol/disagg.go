@@ -87,10 +87,12 @@ type DisaggregatedParams struct {
 	Ticket   string    `json:"ticket"`
 	Deadline time.Time `json:"deadline"`
 	// Handoff is what a server of an engine that others wrote tells another one, byte for
-	// byte. Only Worker, ID, Tokens, Deadline and Cached are set beside it. Cached counts the
-	// tokens of the prompt that the prefill server found in its cache.
-	Handoff json.RawMessage `json:"handoff,omitempty"`
-	Cached  int             `json:"cached_tokens,omitempty"`
+	// byte. Only Worker, ID, Tokens, Deadline and what follows are set beside it. RequestID is
+	// that of the first leg: some servers know the second one by it. Cached counts the tokens of
+	// the prompt that the prefill server found in its cache.
+	Handoff   json.RawMessage `json:"handoff,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
+	Cached    int             `json:"cached_tokens,omitempty"`
 }
 
 // BootstrapInfo names a room at a prefill worker's bootstrap endpoint. The prefill

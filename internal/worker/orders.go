@@ -122,6 +122,15 @@ func (w *Worker) adopt(as cluster.Assignment) {
 	w.board.update(func(st *cluster.WorkerStatus) { st.Generation = as.Generation })
 }
 
+// Awaits has the status of a worker that loads say what it waits for.
+func (w *Worker) Awaits(what string) {
+	w.board.update(func(st *cluster.WorkerStatus) {
+		if st.State == cluster.StateLoading {
+			st.Reason = what
+		}
+	})
+}
+
 // Decline has the status say why the worker does not follow a change of its assignment.
 // It stays until another one is declined, or the worker ends.
 func (w *Worker) Decline(d cluster.Declined) {

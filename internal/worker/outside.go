@@ -20,7 +20,7 @@ type outside struct {
 }
 
 // newOutside takes a server into use. What it has begun is released by back.
-func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) *outside {
+func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) (*outside, error) {
 	back.Push("let go of the server", func(context.Context) error {
 		loaded.Release()
 		return nil
@@ -28,10 +28,13 @@ func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) *outside {
 	cfg := *loaded.Server
 	cfg.Log = w.log
 	if cfg.NewEvents != nil {
-		cfg.Events = cfg.NewEvents(w.events)
+		var err error
+		if cfg.Events, err = cfg.NewEvents(w.events); err != nil {
+			return nil, err
+		}
 	}
 	w.board.update(func(st *cluster.WorkerStatus) { st.TensorParallel = max(cfg.Facts.TensorParallel, 1) })
-	return &outside{loaded: loaded, server: server.New(cfg)}
+	return &outside{loaded: loaded, server: server.New(cfg)}, nil
 }
 
 func (c *outside) run(ctx context.Context) error { return c.server.Run(ctx) }

@@ -70,7 +70,7 @@ func outsideWorker(e *otherEngine, released *atomic.Int32, exited chan struct{})
 				Card: cluster.ModelCard{DisplayName: "mock", Digest: digest, HashSeed: cluster.DefaultHashSeed, ContextLength: 100},
 				Server: &server.Config{
 					Backend: cluster.BackendVLLM, Engine: e, Facts: external.Facts{Pair: "a", KVBlocks: 80, BlockSize: 16, MaxModelLen: 2048, TensorParallel: 2},
-					Model: "m", BlockSize: 64, NewEvents: func(s server.EventSink) server.Events { return cacheEvents{s} },
+					Model: "m", BlockSize: 64, NewEvents: func(s server.EventSink) (server.Events, error) { return cacheEvents{s}, nil },
 					Exited: exited, Exit: func() error { return errors.New("exit status 1: out of memory") },
 				},
 				Release: func() { released.Add(1) },

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -50,8 +49,9 @@ func (d *duty) request(p *protocol.PreprocessedRequest) (*external.Request, erro
 	if b := p.Disagg.Bootstrap; b != nil && b.Place != nil {
 		r.Meeting = &external.Meeting{ServerPlace: *b.Place, Room: b.Room}
 	}
-	if h := p.Disagg.Params; h != nil {
+	if h := p.Disagg.Params; h != nil && h.Handoff != nil {
 		r.Handoff = h.Handoff
+		p.RequestID = h.RequestID
 	}
 	return r, nil
 }
@@ -270,7 +270,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 		deadline = time.Now().Add(done.Lease)
 	}
 	err = send(protocol.EngineOutput{Timing: timing, Params: &protocol.DisaggregatedParams{
-		Worker: d.Worker, ID: d.ID(), Deadline: deadline, Handoff: json.RawMessage(done.Handoff), Cached: max(done.CachedTokens, 0), Tokens: len(p.TokenIDs),
+		Worker: d.Worker, ID: d.ID(), Deadline: deadline, Handoff: done.Handoff, RequestID: p.RequestID, Cached: max(done.CachedTokens, 0), Tokens: len(p.TokenIDs),
 	}})
 	if err != nil {
 		return err

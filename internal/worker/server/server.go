@@ -30,7 +30,7 @@ type Config struct {
 	BlockSize int // of the router, in tokens
 	// NewEvents makes what follows the KV events of the server and tells them to a sink; nil
 	// if nobody does. Events is that, once it is made.
-	NewEvents func(EventSink) Events
+	NewEvents func(EventSink) (Events, error)
 	Events    Events
 	// Exited is closed when the process of the server has ended, and Exit says why; nil for a
 	// server that somebody else runs.

@@ -402,12 +402,12 @@ func TestFirstLegs(t *testing.T) {
 		t.Fatalf("%+v, %v, %d open", out, err, open)
 	}
 	d := out[0].Params
-	if string(d.Handoff) != handoff || d.Worker != "w" || d.ID != 7 || d.Cached != 64 || d.Deadline.After(time.Now().Add(time.Minute)) || out[0].Timing.CachedTokens != 64 {
+	if string(d.Handoff) != handoff || d.RequestID != "r" || d.Worker != "w" || d.ID != 7 || d.Cached != 64 || d.Deadline.After(time.Now().Add(time.Minute)) || out[0].Timing.CachedTokens != 64 {
 		t.Errorf("%+v", d)
 	}
 	// The second leg tells where the prompt was computed and what was cached there.
 	f.generate = func(_ context.Context, r *external.Request, emit func(protocol.EngineOutput) error) error {
-		if string(r.Handoff) != handoff || r.Model != "m" {
+		if string(r.Handoff) != handoff || r.Model != "m" || r.RequestID != "r" {
 			t.Errorf("%+v", r)
 		}
 		return emit(protocol.EngineOutput{TokenIDs: []uint32{4}, Finish: protocol.FinishLength, Usage: &protocol.Usage{CachedTokens: 3}})
