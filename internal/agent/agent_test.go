@@ -102,8 +102,8 @@ func (r *run) stop() error {
 	}
 }
 
-// external are servers that outlive agents.
-type external struct {
+// lasting are servers that outlive agents.
+type lasting struct {
 	t     *testing.T
 	dir   string
 	etcd  *embedded.Etcd
@@ -111,9 +111,9 @@ type external struct {
 	store *store.Etcd
 }
 
-func startExternal(t *testing.T) *external {
+func startExternal(t *testing.T) *lasting {
 	t.Helper()
-	x := &external{t: t, dir: t.TempDir()}
+	x := &lasting{t: t, dir: t.TempDir()}
 	var err error
 	if x.etcd, err = embedded.StartEtcd(t.Context(), embedded.EtcdOptions{Dir: filepath.Join(x.dir, "etcd"), ClientAddr: "127.0.0.1:0", Log: testLog(t), UnsafeNoFsync: true}); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func startExternal(t *testing.T) *external {
 	return x
 }
 
-func (x *external) startNATS(addr string) *embedded.NATS {
+func (x *lasting) startNATS(addr string) *embedded.NATS {
 	x.t.Helper()
 	n, err := embedded.StartNATS(x.t.Context(), embedded.NATSOptions{Dir: filepath.Join(x.dir, "nats"), Addr: addr, Log: testLog(x.t)})
 	if err != nil {
@@ -140,7 +140,7 @@ func (x *external) startNATS(addr string) *embedded.NATS {
 	return n
 }
 
-func (x *external) config() config.Dynamod {
+func (x *lasting) config() config.Dynamod {
 	cfg := testConfig(x.t)
 	cfg.Etcd.Endpoints, cfg.NATS.URL = []string{x.etcd.Endpoint()}, x.nats.URL()
 	cfg.Frontend.Enabled = false

@@ -23,7 +23,7 @@ func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int,
 	wctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var w *worker.Worker
-	cfg := r.a.workerConfig(as, restarts, r.log)
+	cfg := r.a.workerConfig(as, restarts, r.log, func(what string) { w.Awaits(what) })
 	cfg.LastWord = func(ctx context.Context, err error) {
 		st := outcome(wctx, w, err)
 		st.UpdatedAt = time.Now()

@@ -21,12 +21,15 @@ import (
 )
 
 // workerConfig collects what a worker needs from this node.
-func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logger) worker.Config {
+// awaits is told what a worker waits for that loads.
+func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logger, awaits func(string)) worker.Config {
 	load := a.models.load
 	if a.opts.Load != nil {
 		load = a.opts.Load
 	}
-	as.Engine = a.models.engineSpec(as.Engine)
+	if !as.Engine.External() {
+		as.Engine = a.models.engineSpec(as.Engine)
+	}
 	encode, err := a.cfg.Multimodal.Encode(a.cfg.Namespace)
 	if err != nil {
 		encode = cluster.Endpoint{} // the configuration was checked
@@ -37,6 +40,9 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
 		NIXL: a.nixlConfig, Settings: a.settings.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log, Health: worker.HealthCheck(a.cfg.HealthCheck),
 		Load: func(ctx context.Context, progress func(float64)) (*worker.Loaded, error) {
+			if as.Engine.External() {
+				return a.loadServer(ctx, as, log, awaits)
+			}
 			l, err := load(ctx, as, progress)
 			if errors.Is(err, ErrMemory) && as.Replaces != "" && a.admit(as, as.Replaces) == nil {
 				err = fmt.Errorf("%w: %w", err, errFitsAlone)
@@ -57,6 +63,8 @@ var errFitsAlone = errors.New("memory suffices once the replaced worker has ende
 // worker called instead has ended; see models.admit.
 func (a *Agent) admit(as cluster.Assignment, instead string) error {
 	switch {
+	case as.Engine.External():
+		return errors.Join(as.Model.Validate(), as.Engine.Validate())
 	case a.opts.Admit != nil:
 		return a.opts.Admit(as, instead)
 	case a.opts.Load != nil:

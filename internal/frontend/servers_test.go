@@ -233,10 +233,10 @@ func TestBodiesAreForwarded(t *testing.T) {
 	}
 	for text, param := range map[string]string{
 		`{"model":"tiny","kv_transfer_params":{"remote_host":"10.0.0.1"}}`: "kv_transfer_params",
-		`{"model":"tiny","bootstrap_room":1}`:                               "bootstrap_room",
-		`{"model":"tiny","prompt":"a","prompt":"b"}`:                        "prompt",
-		`{"model":"tiny","stream":1}`:                                       "stream",
-		`{"model":"tiny"`:                                                   "",
+		`{"model":"tiny","bootstrap_room":1}`:                              "bootstrap_room",
+		`{"model":"tiny","prompt":"a","prompt":"b"}`:                       "prompt",
+		`{"model":"tiny","stream":1}`:                                      "stream",
+		`{"model":"tiny"`:                                                  "",
 	} {
 		resp, err := http.Post(f.url+"/v1/completions", "application/json", strings.NewReader(text))
 		if err != nil {

@@ -76,12 +76,25 @@ func (m Model) files() (map[string][]byte, error) {
 	return out, nil
 }
 
+// Describe returns the card of a model and the contents of its files by name, as frontends need
+// them.
+func (m Model) Describe() (cluster.ModelCard, map[string][]byte, error) {
+	files, err := m.files()
+	if err != nil {
+		return cluster.ModelCard{}, nil, err
+	}
+	if _, err := chat.Load(files); err != nil { // as frontends will
+		return cluster.ModelCard{}, nil, err
+	}
+	return m.card(files), files, nil
+}
+
 // card describes the model to frontends.
 func (m Model) card(files map[string][]byte) cluster.ModelCard {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%q %d\n", m.Name, m.ContextLength) // never fails
 	c := cluster.ModelCard{
-		DisplayName: m.Name, ModelType: "Chat | Completions", ModelInput: "Tokens", WorkerType: cluster.RoleDecode,
+		DisplayName: m.Name, ModelType: "Chat | Completions", ModelInput: cluster.InputTokens, WorkerType: cluster.RoleDecode,
 		ContextLength: m.ContextLength, BlockSize: cluster.DefaultBlockSize, HashSeed: cluster.DefaultHashSeed,
 		Runtime: cluster.RuntimeConfig{
 			MaxNumSeqs:    m.Concurrent,
@@ -119,18 +132,14 @@ func serveModel(ctx context.Context, d *runtime.DistributedRuntime, m Model, eng
 	if m.Concurrent <= 0 {
 		m.Concurrent = 64
 	}
-	files, err := m.files()
+	card, files, err := m.Describe()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := chat.Load(files); err != nil { // as frontends will
 		return nil, err
 	}
 	tok, err := tokenizer.Load(files[chat.TokenizerFile])
 	if err != nil {
 		return nil, err
 	}
-	card := m.card(files)
 	body, err := json.Marshal(card)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker/media"
 	"github.com/dynctl/dynctl/internal/worker/role"
-	"github.com/dynctl/dynctl/internal/worker/server"
+	"github.com/dynctl/dynctl/internal/worker/served"
 )
 
 // Config is a worker's configuration from its agent.
@@ -82,7 +82,7 @@ type Loaded struct {
 	Encoder   media.Encoder
 	// Server is set in place of Backend, Blocks and what follows them: the engine is a server
 	// that others wrote.
-	Server *server.Config
+	Server *served.Config
 	// Release gives back the shared weights, after the backend is closed, or the server.
 	Release func()
 }

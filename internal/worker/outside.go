@@ -9,14 +9,14 @@ import (
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/undo"
 	"github.com/dynctl/dynctl/internal/worker/role"
-	"github.com/dynctl/dynctl/internal/worker/server"
+	"github.com/dynctl/dynctl/internal/worker/served"
 )
 
 // outside is the core of a worker whose engine is a server that others wrote. It has no KV
 // plane: servers exchange KV themselves.
 type outside struct {
 	loaded *Loaded
-	server *server.Server
+	server *served.Server
 }
 
 // newOutside takes a server into use. What it has begun is released by back.
@@ -34,7 +34,7 @@ func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) (*outside, error) 
 		}
 	}
 	w.board.update(func(st *cluster.WorkerStatus) { st.TensorParallel = max(cfg.Facts.TensorParallel, 1) })
-	return &outside{loaded: loaded, server: server.New(cfg)}, nil
+	return &outside{loaded: loaded, server: served.New(cfg)}, nil
 }
 
 func (c *outside) run(ctx context.Context) error { return c.server.Run(ctx) }
@@ -85,7 +85,7 @@ func (c *outside) awaited() int { return 0 }
 // moving counts what the server itself has in hand: whatever moves KV is among it.
 func (c *outside) moving(ctx context.Context) (in, out int) { return 0, c.server.AtServer(ctx) }
 
-func (c *outside) clear(context.Context) (int, error) { return 0, server.ErrNoClear }
+func (c *outside) clear(context.Context) (int, error) { return 0, served.ErrNoClear }
 
 func (c *outside) resident(ctx context.Context, at func()) ([]uint64, error) {
 	return c.server.Resident(ctx, at)

@@ -12,7 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/store"
-	"github.com/dynctl/dynctl/internal/worker/server"
+	"github.com/dynctl/dynctl/internal/worker/served"
 )
 
 // otherEngine is a server that answers with one token and tells how busy it is.
@@ -51,7 +51,7 @@ func (e *otherEngine) Generate(ctx context.Context, _ *external.Request, emit fu
 }
 
 // cacheEvents tells a sink what a server has.
-type cacheEvents struct{ sink server.EventSink }
+type cacheEvents struct{ sink served.EventSink }
 
 func (e cacheEvents) Run(ctx context.Context) {
 	e.sink.Stored(nil, 0, []cluster.KVStoredBlock{{BlockHash: 5, TokensHash: 6}})
@@ -68,9 +68,9 @@ func outsideWorker(e *otherEngine, released *atomic.Int32, exited chan struct{})
 		c.Load = func(context.Context, func(float64)) (*Loaded, error) {
 			return &Loaded{
 				Card: cluster.ModelCard{DisplayName: "mock", Digest: digest, HashSeed: cluster.DefaultHashSeed, ContextLength: 100},
-				Server: &server.Config{
+				Server: &served.Config{
 					Backend: cluster.BackendVLLM, Engine: e, Facts: external.Facts{Pair: "a", KVBlocks: 80, BlockSize: 16, MaxModelLen: 2048, TensorParallel: 2},
-					Model: "m", BlockSize: 64, NewEvents: func(s server.EventSink) (server.Events, error) { return cacheEvents{s}, nil },
+					Model: "m", BlockSize: 64, NewEvents: func(s served.EventSink) (served.Events, error) { return cacheEvents{s}, nil },
 					Exited: exited, Exit: func() error { return errors.New("exit status 1: out of memory") },
 				},
 				Release: func() { released.Add(1) },

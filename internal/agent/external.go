@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/external"
+	"github.com/dynctl/dynctl/internal/external/engines"
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/outside"
+	"github.com/dynctl/dynctl/internal/tokenizer"
+	"github.com/dynctl/dynctl/internal/undo"
+	"github.com/dynctl/dynctl/internal/worker"
+	"github.com/dynctl/dynctl/internal/worker/served"
+)
+
+const (
+	// attachedPatience is how long an attached server may be silent before the worker fails, to
+	// begin again after a pause. A server that this node starts has until its process ends.
+	attachedPatience = 10 * time.Second
+	// probeEvery is the pause between two looks at a server that is not ready, and probeLimit
+	// bounds one.
+	probeEvery = 500 * time.Millisecond
+	probeLimit = 5 * time.Second
+	// serverStop is how long a server has to end by itself.
+	serverStop = 20 * time.Second
+)
+
+// loadServer brings a server of another engine up, or finds it, and waits until it is ready.
+// awaits is told what the worker waits for.
+func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog.Logger, awaits func(string)) (_ *worker.Loaded, err error) {
+	var back undo.Stack
+	defer func() {
+		if err != nil {
+			back.Run(serverStop, log)
+		}
+	}()
+	loaded, err := a.describeServed(as.Model)
+	if err != nil {
+		return nil, err
+	}
+	cfg := engines.Config{Engine: as.Engine, Role: as.Role, URL: as.Engine.Server.URL, Model: as.Engine.Server.Model, Log: log}
+	if cfg.Model == "" {
+		cfg.Model = as.Model.Name
+	}
+	sc := &served.Config{Backend: as.Engine.Backend, Model: cfg.Model, BlockSize: a.models.engineSpec(as.Engine).BlockSize, Log: log}
+	if sc.Engine, err = engines.New(cfg); err != nil {
+		return nil, err
+	}
+	back.Push("close the connections to the server", func(context.Context) error {
+		sc.Engine.Close()
+		return nil
+	})
+	if sc.Facts, err = a.awaitServer(ctx, as, sc, awaits); err != nil {
+		return nil, err
+	}
+	if loaded.Card.ModelInput == cluster.InputTokens {
+		if sc.Tokenizer, err = tokenizer.Load(loaded.Files[chat.TokenizerFile]); err != nil {
+			return nil, err
+		}
+		if loaded.Card.ContextLength = as.Engine.MaxModelLen; sc.Facts.MaxModelLen == 0 && loaded.Card.ContextLength == 0 {
+			return nil, errors.New("the server does not tell how long prompts may be: say it, max_model_len")
+		}
+	}
+	loaded.Server = sc
+	loaded.Release = func() { back.Run(serverStop, log) }
+	return loaded, nil
+}
+
+// awaitServer waits until a server is ready.
+func (a *Agent) awaitServer(ctx context.Context, as cluster.Assignment, sc *served.Config, awaits func(string)) (external.Facts, error) {
+	begin := time.Now()
+	t := time.NewTicker(probeEvery)
+	defer t.Stop()
+	for {
+		probe, cancel := context.WithTimeout(ctx, probeLimit)
+		f, err := sc.Engine.Probe(probe)
+		cancel()
+		switch {
+		case err == nil:
+			return f, nil
+		case ctx.Err() != nil:
+			return f, context.Cause(ctx)
+		case !errors.Is(err, external.ErrNotReady) && !errors.Is(err, context.DeadlineExceeded):
+			return f, err
+		case as.Engine.Server.Attached() && time.Since(begin) > attachedPatience:
+			return f, err
+		}
+		awaits(err.Error())
+		select {
+		case <-t.C:
+		case <-sc.Exited:
+			return f, sc.Exit()
+		case <-ctx.Done():
+			return f, context.Cause(ctx)
+		}
+	}
+}
+
+// describeServed describes the model of a server. With a folder, frontends make prompts of tokens;
+// if the whole model is there, its workers and those with the built-in engine are
+// interchangeable. Without one, only the server tokenizes.
+func (a *Agent) describeServed(spec cluster.ModelSpec) (*worker.Loaded, error) {
+	if spec.Path == "" {
+		sum := sha256.Sum256([]byte(spec.Name))
+		return &worker.Loaded{Card: cluster.ModelCard{
+			DisplayName: spec.Name, Digest: "text:" + hex.EncodeToString(sum[:]), HashSeed: cluster.DefaultHashSeed,
+			ModelType: "Chat | Completions", ModelInput: cluster.InputText,
+		}}, nil
+	}
+	m, problems := model.Examine(spec.Path, model.Options{Log: a.log})
+	defer func() { _ = m.Close() }() // it was only read
+	if len(problems) > 0 {
+		a.log.Info("the folder has no whole model: answers of its servers go on only at servers with the same folder", "model", spec.Path, "why", problems[0])
+		card, files, err := outside.Model{Name: spec.Name, Dir: spec.Path}.Describe()
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer of %s: %w", spec.Path, err)
+		}
+		card.Runtime = cluster.RuntimeConfig{}
+		return &worker.Loaded{Card: card, Files: files}, nil
+	}
+	if _, err := processor(m); err != nil {
+		return nil, err
+	}
+	l := &worker.Loaded{Files: map[string][]byte{}, Card: cluster.ModelCard{
+		DisplayName: spec.Name, Digest: m.Digest(), HashSeed: cluster.DefaultHashSeed, ModelType: "Chat | Completions", ModelInput: cluster.InputTokens,
+	}}
+	for _, f := range m.Files() {
+		l.Card.Files = append(l.Card.Files, cluster.CardFile{Name: f.Name, SHA256: f.SHA256, Size: f.Size})
+		l.Files[f.Name] = f.Data
+	}
+	return l, nil
+}
