@@ -50,7 +50,10 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 	if cfg.Model == "" {
 		cfg.Model = as.Model.Name
 	}
-	sc := &served.Config{Backend: as.Engine.Backend, Model: cfg.Model, BlockSize: a.models.engineSpec(as.Engine).BlockSize, Log: log}
+	sc := &served.Config{
+		Backend: as.Engine.Backend, Model: cfg.Model, URL: cfg.URL, Connector: cfg.Connector(), Host: as.Engine.Server.Host,
+		BlockSize: a.models.engineSpec(as.Engine).BlockSize, Log: log,
+	}
 	if sc.Engine, err = engines.New(cfg); err != nil {
 		return nil, err
 	}

@@ -229,4 +229,6 @@ func (c *builtin) activity(ctx context.Context, limit int) (cluster.Activity, er
 	return a, nil
 }
 
+func (c *builtin) server() *cluster.ServerStatus { return nil }
+
 func (c *builtin) paths(peer string) []cluster.Path { return c.kv.Paths(peer) }

@@ -45,6 +45,8 @@ type core interface {
 	// resident lists the blocks in the prefix cache; it calls at when it looks.
 	resident(ctx context.Context, at func()) ([]uint64, error)
 	activity(ctx context.Context, limit int) (cluster.Activity, error)
+	// server describes the server of an engine that others wrote, nil without one.
+	server() *cluster.ServerStatus
 	// paths tells how it reaches others over NIXL.
 	paths(peer string) []cluster.Path
 }

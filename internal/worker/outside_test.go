@@ -58,6 +58,8 @@ func (e cacheEvents) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
+func (e cacheEvents) Status() cluster.ServerEvents { return cluster.ServerEvents{Publishers: 1} }
+
 func (e cacheEvents) Resident(_ context.Context, at func()) ([]uint64, error) {
 	at()
 	return []uint64{5}, nil
@@ -89,6 +91,9 @@ func TestOutsideWorker(t *testing.T) {
 		t.Errorf("%+v, %v", card, err)
 	}
 	eventually(t, "its cache is told", func() bool { return r.Status().KVNext == 1 })
+	if s := r.Status().Server; s == nil || s.Backend != cluster.BackendVLLM || s.Pair != "a" || s.Events == nil || s.Events.Publishers != 1 {
+		t.Errorf("%+v", s)
+	}
 
 	done := make(chan result, 1)
 	req := protocol.PreprocessedRequest{RequestID: "a", TokenIDs: []uint32{1, 2}, Stop: protocol.StopConditions{MaxTokens: 4}}

@@ -25,7 +25,7 @@ const (
 
 // clusterChecks returns the names of the cluster's checks, in order.
 func clusterChecks() []string {
-	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "alarms", "request-plane", "clocks", "leases", "workers", "model-files", "kv-index", "paths"}
+	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "alarms", "request-plane", "clocks", "leases", "workers", "servers", "model-files", "kv-index", "paths"}
 }
 
 // storeCheck is the name of the first check where no etcd holds the shared state.
@@ -132,7 +132,7 @@ func (o *Options) unreachable(err error, took float64) []judge.Finding {
 func clusterState(v client.View, p client.Probe, leader string, leads error, start string) []judge.Finding {
 	return []judge.Finding{
 		judge.Etcd(p.Etcd), judge.NATS(p.NATS), judge.PrefillQueue(p.Queue), judge.Controller(v, leader, leads),
-		judge.Nodes(v, version.String(), start), judge.Alarms(v.Nodes), judge.RequestPlane(v.Nodes, p.Workers), judge.Clocks(p.Clocks), judge.Leases(v, p), judge.Workers(v, start),
+		judge.Nodes(v, version.String(), start), judge.Alarms(v.Nodes), judge.RequestPlane(v.Nodes, p.Workers), judge.Clocks(p.Clocks), judge.Leases(v, p), judge.Workers(v, start), judge.Servers(v),
 	}
 }
 

@@ -2,6 +2,7 @@ package served
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -229,6 +230,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	if p.Disagg.Deadline.IsZero() || concurrent != (r.Meeting != nil) {
 		return invalid("a prefill of a server of %s needs a deadline, and a place if its servers meet", d.s.Backend)
 	}
+	caller := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, p.Disagg.Deadline, errHoldExpired)
 	defer cancel()
 	entry, err := d.s.admit(&p)
@@ -243,11 +245,19 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 			return err
 		}
 	}
+	d.s.leg(func(l *legs) { l.begun++ })
 	done, err := d.s.Engine.Prefill(ctx, r)
 	if err != nil {
-		return prefillError(ctx, d.s.failed(err))
+		err = prefillError(ctx, d.s.failed(err))
+		if caller.Err() == nil { // it is not because the frontend left
+			d.s.leg(func(l *legs) { l.failed, l.failure = l.failed+1, cut(err.Error()) })
+		}
+		return err
 	}
 	d.s.computed(entry, done.CachedTokens)
+	if host := sideChannel(done.Handoff); host != "" {
+		d.s.leg(func(l *legs) { l.host = host })
+	}
 	timing := &protocol.Timing{
 		Worker: d.Worker, Prefill: d.Worker, PrefillNS: int64(time.Since(entry.began)), CachedTokens: max(done.CachedTokens, 0), CacheUnknown: done.CachedTokens < 0,
 	}
@@ -278,7 +288,22 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	hold, let := context.WithDeadlineCause(ctx, deadline, errHoldExpired)
 	defer let()
 	<-hold.Done()
+	if errors.Is(context.Cause(hold), errHoldExpired) {
+		d.s.leg(func(l *legs) { l.stranded++ })
+	}
 	return nil
+}
+
+// sideChannel returns the host from which a hand-off of vLLM has KV fetched, for the status; ""
+// if it names none.
+func sideChannel(handoff json.RawMessage) string {
+	var at struct {
+		Host string `json:"remote_host"`
+	}
+	if json.Unmarshal(handoff, &at) != nil {
+		return "" // it is for the decode server to understand
+	}
+	return cut(at.Host)
 }
 
 // prefillError translates the failure of a first leg for the frontend.

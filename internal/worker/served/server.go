@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ type Config struct {
 	Facts   external.Facts
 	// Model is the name by which the server knows the model.
 	Model string
+	// URL is where it is reached, Connector how it exchanges KV, and Host where others are told
+	// to reach it: for the status.
+	URL, Connector, Host string
 	// Tokenizer turns texts of servers that tell no tokens into tokens; nil for a model whose
 	// prompts only the server tokenizes.
 	Tokenizer *tokenizer.Tokenizer
@@ -47,6 +51,7 @@ type Events interface {
 	// Resident lists the blocks that the server holds now, parents before their children. It
 	// calls at when it looks.
 	Resident(ctx context.Context, at func()) ([]uint64, error)
+	Status() cluster.ServerEvents
 }
 
 // EventSink takes the changes of a prefix cache, in blocks of the router; as engine.KVSink.
@@ -86,10 +91,42 @@ type Server struct {
 	closed   bool // to new requests
 	requests map[*request]struct{}
 	load     external.Load // as last told; a figure that was never told is nil
-	told     time.Time     // when the load was told last
+	noLoad   string        // why it was not told
+	legs     legs
 	stats    cluster.WorkerStats
 	// rate is the measured speed of prompts, in tokens per second; 0 before the first.
 	rate float64
+}
+
+// legs counts first legs; see cluster.ServerStatus.
+type legs struct {
+	begun, failed, stranded uint64
+	failure, host           string
+}
+
+// maxFailure bounds the text of a failure in a status, in bytes.
+const maxFailure = 300
+
+func (s *Server) leg(count func(*legs)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count(&s.legs)
+}
+
+// Status describes the server.
+func (s *Server) Status() *cluster.ServerStatus {
+	s.mu.Lock()
+	st := &cluster.ServerStatus{
+		Backend: s.Backend, Version: s.Facts.Version, URL: s.URL, Started: s.Exited != nil, Model: s.Model, Connector: s.Connector, Pair: s.Facts.Pair, Host: s.Host,
+		BlockSize: s.Facts.BlockSize, MaxModelLen: s.Facts.MaxModelLen, NoLoad: s.noLoad,
+		FirstLegs: s.legs.begun, FailedLegs: s.legs.failed, LegFailure: s.legs.failure, StrandedLegs: s.legs.stranded,
+		SideChannel: s.legs.host, NeedsPrefill: s.needsPrefill(),
+	}
+	s.mu.Unlock()
+	if s.Events != nil {
+		st.Events = new(s.Events.Status())
+	}
+	return st
 }
 
 // request is one request at the server.
@@ -201,12 +238,17 @@ func (s *Server) look(ctx context.Context) (l external.Load, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.load = external.Load{} // what it told once says nothing about now
+		s.load, s.noLoad = external.Load{}, cut(err.Error()) // what it told once says nothing about now
 		return l, err
 	}
-	s.load, s.told = l, time.Now()
+	s.load, s.noLoad = l, ""
+	if l == (external.Load{}) {
+		s.noLoad = "it tells no figures"
+	}
 	return l, nil
 }
+
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFailure)], "") }
 
 // during returns the context of a request, which ends with Run, too.
 func (s *Server) during(ctx context.Context) (context.Context, func()) {

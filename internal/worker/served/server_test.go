@@ -425,6 +425,36 @@ func TestFirstLegs(t *testing.T) {
 	}
 }
 
+// What became of first legs is counted: failures with their reason, and prompts that no decode
+// server came for.
+func TestFirstLegsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{exchange: external.ExchangeSequential}
+		s := newServer(f)
+		run := func(ctx context.Context, prefill func(context.Context, *external.Request) (external.Prefilled, error)) {
+			f.prefill = prefill
+			p := protocol.PreprocessedRequest{TokenIDs: []uint32{1}}
+			p.Disagg.Deadline = time.Now().Add(time.Second)
+			_, _ = serve(ctx, t, s, cluster.RolePrefill, p)
+		}
+		run(t.Context(), func(context.Context, *external.Request) (external.Prefilled, error) {
+			return external.Prefilled{}, errors.New(strings.Repeat("no kv_transfer_params ", 100))
+		})
+		run(t.Context(), func(context.Context, *external.Request) (external.Prefilled, error) {
+			return external.Prefilled{Handoff: json.RawMessage(`{"remote_host":"localhost","x":[1]}`)}, nil
+		})
+		left, leave := context.WithCancel(t.Context())
+		run(left, func(ctx context.Context, _ *external.Request) (external.Prefilled, error) {
+			leave()
+			<-ctx.Done()
+			return external.Prefilled{}, context.Cause(ctx)
+		})
+		if st := s.Status(); st.FirstLegs != 3 || st.FailedLegs != 1 || st.StrandedLegs != 1 || st.SideChannel != "localhost" || len(st.LegFailure) != maxFailure || !strings.Contains(st.LegFailure, "kv_transfer_params") {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
 func TestServersThatMeet(t *testing.T) {
 	var got *external.Meeting
 	f := &fake{exchange: external.ExchangeConcurrent, prefill: func(ctx context.Context, r *external.Request) (external.Prefilled, error) {
