@@ -42,7 +42,12 @@ func (d *Double) vllm(mux *http.ServeMux) {
 			}
 			return ranks
 		})
-		d.boot = httptest.NewServer(boot)
+		d.boot = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" {
+				d.fabric.note("the bootstrap server got the API key")
+			}
+			boot.ServeHTTP(w, r)
+		}))
 	}
 }
 
@@ -259,12 +264,13 @@ func (d *Double) vllmHold(c *call, prompt []uint32) json.RawMessage {
 }
 
 // Rehost has decode servers expect the params of prompts that are held with another host, as
-// where an operator has set the prefill server's.
+// where an operator has set the prefill server's. Then only the members keep their bytes, not
+// what stands between them.
 func (f *Fabric) Rehost(host string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, h := range f.held {
-		h.params = strings.Replace(h.params, `"remote_host":"localhost"`, fmt.Sprintf(`"remote_host":%q`, host), 1)
+		h.params = strings.NewReplacer(`"remote_host":"localhost"`, fmt.Sprintf(`"remote_host":%q`, host), `": `, `":`, `, "`, `,"`).Replace(h.params)
 	}
 }
 
