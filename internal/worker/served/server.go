@@ -161,30 +161,31 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		wg.Go(func() { s.Events.Run(ctx) })
 	}
 	wg.Go(func() { s.watchLoad(ctx) })
-	health, probe := time.NewTicker(s.Waits.Health), time.NewTicker(s.Waits.Probe)
-	defer health.Stop()
+	probe := time.NewTicker(s.Waits.Probe)
 	defer probe.Stop()
+	look := time.NewTimer(s.Waits.Health)
+	defer look.Stop()
 	for failures := 0; ; {
-		var err error
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.Exited:
 			return s.Exit()
-		case <-health.C:
-			if err = s.ask(ctx, s.Engine.Health); err == nil {
+		case <-probe.C:
+			if err := s.same(ctx); err != nil && !errors.Is(err, external.ErrNotReady) { // its health says more
+				return err
+			}
+		case <-look.C:
+			err := s.ask(ctx, s.Engine.Health)
+			if err == nil {
 				failures = 0
+				look.Reset(s.Waits.Health)
 				continue
 			}
-			err = fmt.Errorf("the server of %s does not answer: %w", s.Backend, err)
-		case <-probe.C:
-			if err = s.same(ctx); err == nil || errors.Is(err, external.ErrNotReady) {
-				continue // its health says more
+			if failures++; failures >= s.Waits.Failures && ctx.Err() == nil {
+				return fmt.Errorf("the server of %s does not answer: %w", s.Backend, err)
 			}
-			return err
-		}
-		if failures++; failures >= s.Waits.Failures && ctx.Err() == nil {
-			return err
+			look.Reset(s.Waits.Health / 4)
 		}
 	}
 }

@@ -178,7 +178,7 @@ func TestServersThatEnd(t *testing.T) {
 		after   time.Duration
 		says    string
 	}{
-		"silent":    {func(f *fake, _ chan struct{}) { f.unwell = gone }, 6 * time.Second, "the server of vllm does not answer: connection refused"},
+		"silent":    {func(f *fake, _ chan struct{}) { f.unwell = gone }, 3 * time.Second, "the server of vllm does not answer: connection refused"},
 		"exited":    {func(_ *fake, exit chan struct{}) { close(exit) }, 0, "out of memory"},
 		"restarted": {func(f *fake, _ chan struct{}) { f.facts.Pair = "0.9" }, 30 * time.Second, "restarted with another configuration"},
 		"shorter":   {func(f *fake, _ chan struct{}) { f.facts.MaxModelLen = 9 }, 30 * time.Second, "restarted with another configuration"},
@@ -190,9 +190,9 @@ func TestServersThatEnd(t *testing.T) {
 			go func() { ended <- s.Run(t.Context()) }()
 			time.Sleep(time.Minute + time.Millisecond)
 			f.set(func(f *fake) { f.unwell = gone }) // for two looks, and then it is well again
-			time.Sleep(3 * time.Second)
+			time.Sleep(2*time.Second + 400*time.Millisecond)
 			f.set(func(f *fake) { f.unwell = nil })
-			time.Sleep(time.Minute - 3*time.Second)
+			time.Sleep(time.Minute - 2*time.Second - 400*time.Millisecond)
 			select {
 			case err := <-ended:
 				t.Fatalf("%s: a healthy server: %v", name, err)
