@@ -15,8 +15,8 @@ type ServerStatus struct {
 	Connector string `json:"connector"`
 	Pair      string `json:"pair,omitempty"`
 	Host      string `json:"host,omitempty"`
-	// SideChannel is the host that the latest first leg told decode servers to fetch KV from;
-	// empty if the engine tells none, or has told none yet.
+	// SideChannel is the host where decode servers get KV from this prefill server, or meet it:
+	// as its latest first leg told; empty if the engine tells none, or has told none yet.
 	SideChannel string `json:"side_channel,omitempty"`
 	// NeedsPrefill is set for a decode server that computes no prompts.
 	NeedsPrefill bool `json:"needs_prefill,omitempty"`

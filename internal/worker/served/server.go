@@ -123,6 +123,9 @@ func (s *Server) Status() *cluster.ServerStatus {
 		SideChannel: s.legs.host, NeedsPrefill: s.needsPrefill(),
 	}
 	s.mu.Unlock()
+	if s.Facts.Meets != nil {
+		st.SideChannel = s.Facts.Meets.Host
+	}
 	if s.Events != nil {
 		st.Events = new(s.Events.Status())
 	}

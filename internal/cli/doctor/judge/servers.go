@@ -162,7 +162,11 @@ func (s *servers) together(model string, all []cluster.Worker) {
 				s.add(Fail, "start both with the same --block-size", "%s has KV blocks of %d tokens, larger than the %d of %s", p.Name, p.Server.BlockSize, d.Server.BlockSize, d.Name)
 			}
 			if loopback(p.Server.SideChannel) && hostOf(p.Server.URL) != hostOf(d.Server.URL) {
-				s.add(Fail, "start "+p.Name+" with VLLM_NIXL_SIDE_CHANNEL_HOST="+hostOf(p.Server.URL)+", or set server.host", "%s tells %s to fetch KV from %s, which is another machine there", p.Name, d.Name, p.Server.SideChannel)
+				fix := "set server.host of " + p.Name + " to an address of its machine"
+				if p.Server.Backend == cluster.BackendVLLM {
+					fix = "start it with VLLM_NIXL_SIDE_CHANNEL_HOST=" + hostOf(p.Server.URL) + ", or " + fix
+				}
+				s.add(Fail, fix, "%s tells %s to fetch KV from %s, which is another machine there", p.Name, d.Name, p.Server.SideChannel)
 			}
 		}
 	}
