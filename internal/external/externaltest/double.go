@@ -92,6 +92,7 @@ type Double struct {
 	mu        sync.Mutex
 	seen      []Seen
 	fail      []Failure
+	failFor   map[string]Failure
 	cancelled int
 	aborted   []string
 	asleep    bool
@@ -141,7 +142,7 @@ func newDouble(o Options) *Double {
 		o.Connector = cluster.ExternalConnectors(o.Backend)[0]
 	}
 	o.Ranks = max(o.Ranks, 1)
-	return &Double{o: o, fabric: o.Fabric, engine: o.Fabric.name(), running: map[string]bool{}}
+	return &Double{o: o, fabric: o.Fabric, engine: o.Fabric.name(), running: map[string]bool{}, failFor: map[string]Failure{}}
 }
 
 // Close ends the server and its connections.
@@ -158,6 +159,34 @@ func (d *Double) Fail(f ...Failure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail = append(d.fail, f...)
+}
+
+// FailFor has the next request to compute with an X-Request-Id meet a failure. That is for
+// tests in which another request may still be on its way.
+func (d *Double) FailFor(id string, f Failure) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failFor[id] = f
+}
+
+// Saw reports whether it got a request to compute with an X-Request-Id.
+func (d *Double) Saw(id string) bool {
+	return slices.ContainsFunc(d.Seen(), func(s Seen) bool { return s.Header.Get("X-Request-Id") == id })
+}
+
+// failureOf returns the failure that a request meets. It needs mu.
+func (d *Double) failureOf(r *http.Request) Failure {
+	id := r.Header.Get("X-Request-Id")
+	if f, ok := d.failFor[id]; ok {
+		delete(d.failFor, id)
+		return f
+	}
+	if len(d.fail) == 0 {
+		return NoFailure
+	}
+	f := d.fail[0]
+	d.fail = d.fail[1:]
+	return f
 }
 
 // Seen returns the requests to compute that it got.
@@ -229,10 +258,7 @@ func (d *Double) compute(answer func(c *call)) http.HandlerFunc {
 		}
 		d.mu.Lock()
 		d.seen = append(d.seen, Seen{r.URL.Path, r.Header.Clone(), body})
-		f := NoFailure
-		if len(d.fail) > 0 {
-			f, d.fail = d.fail[0], d.fail[1:]
-		}
+		f := d.failureOf(r)
 		asleep := d.asleep
 		d.mu.Unlock()
 		c := &call{d: d, w: w, r: r, body: body, failure: f}

@@ -3,6 +3,7 @@ package externaltest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -25,14 +26,11 @@ type Pair struct {
 }
 
 // pair starts one, and probes it as a worker does.
-func (s Setup) pair(t *testing.T, connector string, change func(prefill, decode *Options)) *Pair {
+func (s Setup) pair(t *testing.T, connector string) *Pair {
 	t.Helper()
 	p := &Pair{Fabric: NewFabric(), room: 1<<62 + 12345}
 	prefill := Options{Role: cluster.RolePrefill, Connector: connector, Fabric: p.Fabric}
 	decode := Options{Role: cluster.RoleDecode, Connector: connector, Fabric: p.Fabric}
-	if change != nil {
-		change(&prefill, &decode)
-	}
 	p.PrefillServer, p.Prefill = s.start(t, prefill, nil)
 	p.DecodeServer, p.Decode = s.start(t, decode, nil)
 	a, err := p.Prefill.Probe(t.Context())
@@ -119,7 +117,7 @@ func (s Setup) exchange(t *testing.T) {
 }
 
 func (s Setup) exchangeTokens(t *testing.T, connector string) {
-	p := s.pair(t, connector, nil)
+	p := s.pair(t, connector)
 	for i, n := range []int{20, 33, 100} {
 		prompt := Prompt(n)
 		all := Continue(Hash(512), prompt, 9)
@@ -147,7 +145,7 @@ func (s Setup) exchangeTokens(t *testing.T, connector string) {
 }
 
 func (s Setup) exchangeBodies(t *testing.T, connector string) {
-	p := s.pair(t, connector, nil)
+	p := s.pair(t, connector)
 	want := Text(Continue(Hash(512), PromptOf([]byte(messages)), 6))
 	text := Text(Continue(Hash(512), PromptOf([]byte("once")), 6))
 	for i, test := range []struct {
@@ -173,16 +171,19 @@ func (s Setup) exchangeBodies(t *testing.T, connector string) {
 }
 
 func (s Setup) legFailures(t *testing.T, connector string) {
-	p := s.pair(t, connector, func(a, b *Options) {})
+	p, n := s.pair(t, connector), 0
 	for name, ask := range asks() {
 		for _, test := range []struct {
 			f    Failure
 			want requestplane.Kind
 		}{{Internal, requestplane.KindUnavailable}, {Busy, requestplane.KindOverloaded}, {Cut, requestplane.KindUnavailable}, {Refuse, requestplane.KindInvalidArgument}} {
 			for _, server := range []*Double{p.PrefillServer, p.DecodeServer} {
-				server.Fail(test.f)
+				n++
+				r := ask()
+				r.RequestID = fmt.Sprintf("failing-%d", n)
+				server.FailFor(r.RequestID, test.f)
 				start := time.Now()
-				_, _, err := p.run(t.Context(), t, ask())
+				_, _, err := p.run(t.Context(), t, r)
 				// A decode server may be done when the prefill server's answer is cut.
 				if concurrent := p.meets != nil; concurrent && test.f == Cut && err == nil {
 					continue
@@ -202,20 +203,22 @@ func (s Setup) legFailures(t *testing.T, connector string) {
 }
 
 func (s Setup) cancelLegs(t *testing.T, connector string) {
-	p := s.pair(t, connector, nil)
+	p, n := s.pair(t, connector), 0
 	cause := errors.New("the client left")
 	for name, ask := range asks() {
 		for _, server := range []*Double{p.PrefillServer, p.DecodeServer} {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			server.Fail(Stall)
-			before := len(server.Seen())
+			n++
+			r := ask()
+			r.RequestID = fmt.Sprintf("stalling-%d", n)
+			server.FailFor(r.RequestID, Stall)
 			go func() { // ends with the request, which cancel ends
-				for len(server.Seen()) == before && ctx.Err() == nil {
+				for !server.Saw(r.RequestID) && ctx.Err() == nil {
 					time.Sleep(time.Millisecond)
 				}
 				cancel(cause)
 			}()
-			_, _, err := p.run(ctx, t, ask())
+			_, _, err := p.run(ctx, t, r)
 			cancel(cause)
 			if err != nil && !errors.Is(err, cause) {
 				t.Errorf("%s: %v, want the cause", name, err)
@@ -245,7 +248,7 @@ func (s Setup) cancelLegs(t *testing.T, connector string) {
 }
 
 func (s Setup) severalAnswers(t *testing.T, connector string) {
-	p := s.pair(t, connector, nil)
+	p := s.pair(t, connector)
 	for _, body := range []string{`{"messages":[],"n":2}`, `{"prompt":["a","b"]}`, `{"prompt":[[1],[2]]}`} {
 		r := AskBody(protocol.APIChat, body)
 		r.Meeting = p.meet()

@@ -127,7 +127,7 @@ func (s Setup) emitFails(t *testing.T) {
 			return ctx.Err()
 		}
 	}}, nil)
-	stop := &requestplane.RemoteError{Kind: requestplane.KindCancelled, Message: "stop"}
+	stop := errors.New("stop")
 	err := e.Generate(t.Context(), Ask(Prompt(8), 8), func(protocol.EngineOutput) error { return stop })
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v, want that of emit", err)

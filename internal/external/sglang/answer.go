@@ -155,9 +155,8 @@ func newLogprobs(e *event, ids []uint32, width int) *protocol.Logprobs {
 // Generate implements external.Engine.
 func (e *Engine) Generate(ctx context.Context, r *external.Request, emit func(protocol.EngineOutput) error) error {
 	rid := requestID(r)
-	err := e.generate(ctx, r, rid, emit)
-	e.abort(ctx, rid)
-	return wire.Remote(ctx, err)
+	defer e.abort(ctx, rid)
+	return wire.Generate(ctx, emit, func(emit func(protocol.EngineOutput) error) error { return e.generate(ctx, r, rid, emit) })
 }
 
 func (e *Engine) generate(ctx context.Context, r *external.Request, rid string, emit func(protocol.EngineOutput) error) error {

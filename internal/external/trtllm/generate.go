@@ -12,7 +12,7 @@ import (
 
 // Generate implements external.Engine.
 func (e *Engine) Generate(ctx context.Context, r *external.Request, emit func(protocol.EngineOutput) error) error {
-	return wire.Remote(ctx, e.generate(ctx, r, emit))
+	return wire.Generate(ctx, emit, func(emit func(protocol.EngineOutput) error) error { return e.generate(ctx, r, emit) })
 }
 
 // secondParams returns the params of r as a second leg, nil if it is none, and the context

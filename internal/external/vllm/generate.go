@@ -13,7 +13,7 @@ import (
 
 // Generate implements external.Engine.
 func (e *Engine) Generate(ctx context.Context, r *external.Request, emit func(protocol.EngineOutput) error) error {
-	return wire.Remote(ctx, e.generate(ctx, r, emit))
+	return wire.Generate(ctx, emit, func(emit func(protocol.EngineOutput) error) error { return e.generate(ctx, r, emit) })
 }
 
 func (e *Engine) generate(ctx context.Context, r *external.Request, emit func(protocol.EngineOutput) error) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -82,6 +83,20 @@ func Remote(ctx context.Context, err error) error {
 		return refusal.remote()
 	}
 	return Unavailable("%v", err)
+}
+
+// Generate runs what generates an answer. It returns what emit returns, unchanged, or the error
+// of the server as [Remote] has it.
+func Generate(ctx context.Context, emit func(protocol.EngineOutput) error, generate func(emit func(protocol.EngineOutput) error) error) error {
+	var refused error
+	err := generate(func(o protocol.EngineOutput) error {
+		refused = emit(o)
+		return refused
+	})
+	if refused != nil {
+		return refused
+	}
+	return Remote(ctx, err)
 }
 
 // bare returns an error of the transport without the method and address in front of it.
