@@ -26,6 +26,7 @@ type Engine struct {
 	client    *wire.Client
 	bootstrap *wire.Client // of Mooncake, of a prefill server; nil for others
 	log       *slog.Logger
+	warned    sync.Once
 
 	mu      sync.Mutex
 	learned *dialect // nil until the server was asked

@@ -1,8 +1,10 @@
 package vllm
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,6 +96,26 @@ func TestHostOverride(t *testing.T) {
 	r.Handoff = p.Handoff
 	if _, err := externaltest.Collect(t.Context(), t, decode, r); err != nil || fabric.Moved() != 1 {
 		t.Errorf("%v; moved %d", err, fabric.Moved())
+	}
+}
+
+// A server that tells its own loopback address is no use to another machine.
+func TestLoopback(t *testing.T) {
+	var log bytes.Buffer
+	for address, want := range map[string]int{"http://gpu-3:8001": 1, "http://127.0.0.1:8001": 0} {
+		log.Reset()
+		e, err := New(wire.Config{URL: address, Engine: cluster.EngineSpec{Backend: cluster.BackendVLLM}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, params := range []string{`{"remote_host":"10.0.0.1"}`, `{"remote_host":null}`, `{"remote_host":"localhost"}`, `{"remote_host":"127.0.0.1"}`} {
+			if got, err := e.handoff(json.RawMessage(params)); err != nil || string(got) != params {
+				t.Errorf("%s becomes %s, %v", params, got, err)
+			}
+		}
+		if n := strings.Count(log.String(), "loopback"); n != want {
+			t.Errorf("%s: %d warnings, want %d: %s", address, n, want, &log)
+		}
 	}
 }
 
@@ -252,7 +274,7 @@ func FuzzHandoff(f *testing.F) {
 	for _, s := range []string{`{"remote_host":"a","n":9007199254740993}`, `{}`, `null`, `[]`, `{"remote_host":1,"remote_host":2}`, `{"\u0072emote_host": "x"}`} {
 		f.Add([]byte(s))
 	}
-	plain, err := New(wire.Config{URL: "http://x"})
+	plain, err := New(wire.Config{URL: "http://x", Engine: cluster.EngineSpec{Backend: cluster.BackendVLLM}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -260,7 +282,6 @@ func FuzzHandoff(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	plain.connector = connectorNIXL
 	f.Fuzz(func(t *testing.T, b []byte) {
 		same, err := plain.handoff(b)
 		if err == nil && string(same) != string(b) {

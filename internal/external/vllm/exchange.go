@@ -128,19 +128,37 @@ func (e *Engine) handoff(params json.RawMessage) (json.RawMessage, error) {
 	if err := checkHandoff(params); err != nil {
 		return nil, wire.Unavailable("%v", err)
 	}
-	host := e.config.Engine.Server.Host
-	if host == "" {
-		return params, nil
-	}
 	b, err := wire.ParseBody(params)
 	if err != nil {
 		return nil, wire.Unavailable("kv_transfer_params: %v", err)
+	}
+	host := e.config.Engine.Server.Host
+	if host == "" {
+		e.checkHost(b)
+		return params, nil
 	}
 	if err := b.Single("remote_host"); err != nil {
 		return nil, wire.Unavailable("kv_transfer_params: %v", err)
 	}
 	b.Set("remote_host", wire.Text(host))
 	return b.Bytes(), nil
+}
+
+// checkHost warns, once, of a server that tells decode servers an address that is their own
+// machine: the default of VLLM_NIXL_SIDE_CHANNEL_HOST, with which no other machine gets KV.
+func (e *Engine) checkHost(params *wire.Body) {
+	var told string
+	if json.Unmarshal(params.Get("remote_host"), &told) != nil || !loopback(told) || loopback(e.client.Host()) {
+		return
+	}
+	e.warned.Do(func() {
+		e.log.Warn("prefill server tells decode servers a loopback address for its KV: set VLLM_NIXL_SIDE_CHANNEL_HOST, or host in the topology", "remote_host", told, "server", e.client.Host())
+	})
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // checkHandoff reports whether a handoff can be one.
