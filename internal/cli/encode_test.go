@@ -98,7 +98,7 @@ func TestEncodeWorkersOfAModelWithoutSight(t *testing.T) {
 			t.Errorf("%q: exit %d, %s", args, r.code, r.stderr)
 		}
 	}
-	if w.topology() != before {
+	if !w.topology().Equal(before) {
 		t.Errorf("it declared %+v", w.topology())
 	}
 

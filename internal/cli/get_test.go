@@ -65,7 +65,7 @@ func TestGetIsWhatPsPrints(t *testing.T) {
 		t.Errorf("only decode workers wait for transfers: %+v", queues)
 	}
 	var topo cluster.Topology
-	if err := json.Unmarshal([]byte(w.ok("get", "topology", "-o", "json").stdout), &topo); err != nil || topo != w.topology() {
+	if err := json.Unmarshal([]byte(w.ok("get", "topology", "-o", "json").stdout), &topo); err != nil || !topo.Equal(w.topology()) {
 		t.Errorf("topology: %+v %v", topo, err)
 	}
 }

@@ -16,7 +16,7 @@ func TestUpRefusesTheImpossible(t *testing.T) {
 	w.up(1, 1)
 	before := w.topology()
 	r := w.run("up", "--device", "gpu:9")
-	if r.code != exit.Failed || w.topology() != before {
+	if r.code != exit.Failed || !w.topology().Equal(before) {
 		t.Errorf("exit %d, generation %d after %d", r.code, w.topology().Generation, before.Generation)
 	}
 	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot declare the topology: it cannot be carried out\n  prefill workers: no node has a device gpu:9\n  decode workers: no node has a device gpu:9\n  nothing was changed\n")
@@ -31,7 +31,7 @@ func TestUpRefusesEncodeWithoutImages(t *testing.T) {
 	w.up(1, 1)
 	before := w.topology()
 	r := w.run("up", "--encode", "1", "--model", cluster.BuiltinModelName)
-	if r.code != exit.Usage || w.topology() != before || !strings.Contains(r.stderr, cluster.BuiltinModelName+" sees no images; --model "+cluster.BuiltinVisionName+" does") {
+	if r.code != exit.Usage || !w.topology().Equal(before) || !strings.Contains(r.stderr, cluster.BuiltinModelName+" sees no images; --model "+cluster.BuiltinVisionName+" does") {
 		t.Errorf("exit %d, generation %d after %d, %s", r.code, w.topology().Generation, before.Generation, r.stderr)
 	}
 	w.ok("up", "--encode", "1")

@@ -56,7 +56,7 @@ func TestUpWithAFile(t *testing.T) {
 	}
 	r = w.ok("up", "-f", file, "--timeout", "20s")
 	clitest.Has(t, "answer", r.stderr, "nothing changed: lab is as lab.yaml says: 1 prefill + 2 decode workers")
-	if again := w.topology(); again != topo {
+	if again := w.topology(); !again.Equal(topo) {
 		t.Errorf("applied again: %+v", again)
 	}
 

@@ -13,26 +13,37 @@ import (
 // ErrUndeclared is returned where no topology was ever declared.
 var ErrUndeclared = errors.New("nothing was ever declared")
 
-// Scale declares other numbers of workers. The reason is kept with the new topology, which
+// Scale declares other numbers of workers of a pool, "" for the main one. The reason is kept with the new topology, which
 // it returns.
-func (c *Cluster) Scale(ctx context.Context, workers cluster.Counts, reason string) (cluster.Topology, error) {
+func (c *Cluster) Scale(ctx context.Context, pool string, workers cluster.Counts, reason string) (cluster.Topology, error) {
 	return c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
-		if !exists || t.Model.Name == "" {
+		if !exists || pool == "" && t.Model.Name == "" {
 			return fmt.Errorf("%w in cluster %s", ErrUndeclared, c.Name)
 		}
 		t.Reason = reason
-		return Scaled(t, workers)
+		return Scaled(t, pool, workers)
 	})
 }
 
-// Scaled changes the numbers of workers in a topology. The error says what is wrong with the
-// new ones.
-func Scaled(t *cluster.Topology, workers cluster.Counts) error {
+// ErrNoPool is returned for a pool that a topology does not have.
+var ErrNoPool = errors.New("there is no such pool")
+
+// Scaled changes the numbers of workers of a pool in a topology. The error says what is wrong
+// with the new ones.
+func Scaled(t *cluster.Topology, pool string, workers cluster.Counts) error {
+	if _, named := t.Pools[pool]; pool != "" && !named {
+		return fmt.Errorf("pool %s: %w", pool, ErrNoPool)
+	}
+	view := t.In(pool)
+	if view.Model.Name == "" {
+		return ErrUndeclared
+	}
 	for role, n := range workers {
-		if count, _ := t.Of(role); count != nil {
+		if count, _ := view.Of(role); count != nil {
 			*count = n
 		}
 	}
+	t.Put(pool, view)
 	return t.Validate()
 }
 

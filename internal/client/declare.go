@@ -42,7 +42,7 @@ func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, ex
 		}
 		reason := after.Topology.Reason
 		after.Topology.Reason = now.Reason
-		if exists && after.Topology == now && maps.EqualFunc(after.Settings, settings, sameJSON) {
+		if exists && after.Topology.Equal(now) && maps.EqualFunc(after.Settings, settings, sameJSON) {
 			return now, errUnchanged
 		}
 		next := &after.Topology

@@ -97,7 +97,7 @@ func TestTake(t *testing.T) {
 	var got cluster.Topology
 	got.Take(c)
 	c.Generation, c.UpdatedBy, c.Reason = 0, "", ""
-	if got != c {
+	if !got.Equal(c) {
 		t.Errorf("got %+v, want %+v", got, c)
 	}
 }

@@ -301,7 +301,7 @@ func TestLiveWithoutEtcd(t *testing.T) {
 	if down.Fresh.EtcdErr == "" || !down.Fresh.NATSOK {
 		t.Errorf("freshness %+v", down.Fresh)
 	}
-	if down.Topology == nil || *down.Topology != *before.Topology || len(down.Nodes) != 1 || len(down.Workers) != 1 ||
+	if down.Topology == nil || !down.Topology.Equal(*before.Topology) || len(down.Nodes) != 1 || len(down.Workers) != 1 ||
 		down.Workers[0].State != cluster.StateReady || down.Leader != "node-1" {
 		t.Errorf("the last known state is gone: %+v", down)
 	}

@@ -123,10 +123,15 @@ func (c *Cluster) SetRole(ctx context.Context, worker string, role cluster.Role)
 		return cluster.Topology{}, err
 	}
 	return c.Declare(ctx, func(t *cluster.Topology, _ bool) error {
-		from, _ := t.Of(a.Role)
-		to, _ := t.Of(role)
+		if _, attached := t.AttachedAt(a.Pool); attached {
+			return fmt.Errorf("%w: its server is attached as a %s worker: detach it, and attach it as the other one", ErrNoFlip, a.Role)
+		}
+		view := t.In(a.Pool)
+		from, _ := view.Of(a.Role)
+		to, _ := view.Of(role)
 		*from--
 		*to++
+		t.Put(a.Pool, view)
 		t.Flip = cluster.Flip{Worker: worker, Role: role, Generation: t.Generation + 1}
 		return nil
 	})

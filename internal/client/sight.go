@@ -18,6 +18,16 @@ var ErrNoSight = errors.New("takes no images")
 // images. Their cards say so: the model lies on the nodes. It returns nil while no worker
 // serves the model, whose nodes then find out themselves.
 func (c *Cluster) CheckSight(ctx context.Context, before, after cluster.Topology) error {
+	for _, pool := range after.PoolNames() {
+		if err := c.checkSight(ctx, before.In(pool), after.In(pool)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSight is CheckSight for one pool.
+func (c *Cluster) checkSight(ctx context.Context, before, after cluster.Topology) error {
 	if after.Encode == 0 || after.Encode <= before.Encode && after.Model == before.Model {
 		return nil
 	}

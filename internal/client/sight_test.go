@@ -57,11 +57,11 @@ func TestCheckSight(t *testing.T) {
 			if err := c.CheckSight(t.Context(), before, after); errors.Is(err, ErrNoSight) != tc.refused || err != nil && !tc.refused {
 				t.Errorf("it says %v", err)
 			}
-			_, err := c.Scale(t.Context(), cluster.Counts{cluster.RoleEncode: 1}, "test")
+			_, err := c.Scale(t.Context(), "", cluster.Counts{cluster.RoleEncode: 1}, "test")
 			if errors.Is(err, ErrNoSight) != tc.refused || err != nil && !tc.refused {
 				t.Errorf("scaled: %v", err)
 			}
-			if topo, err := c.Topology(t.Context()); err != nil || tc.refused && *topo != before {
+			if topo, err := c.Topology(t.Context()); err != nil || tc.refused && !topo.Equal(before) {
 				t.Errorf("declared %+v, %v", topo, err)
 			}
 		})

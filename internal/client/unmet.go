@@ -41,20 +41,21 @@ func (v View) Refused(a cluster.Assignment) string {
 	if a.Refused.Why == "" || v.Topology == nil || a.Desire == cluster.DesireRemove {
 		return ""
 	}
-	model, engine := v.Topology.Specs(f.Role)
+	t := v.Topology.In(a.Pool)
+	model, engine := t.Specs(f.Role)
 	if f.Model != model || f.Engine != engine || f.Restarts < v.Topology.Restarts {
 		return ""
 	}
-	if f.Role != a.Role && v.staying(f.Role) >= v.Topology.Count(f.Role) {
+	if f.Role != a.Role && v.staying(a.Pool, f.Role) >= t.Count(f.Role) {
 		return ""
 	}
 	return a.Refused.Why
 }
 
-// staying counts the workers of a role that serve and are not to leave.
-func (v View) staying(role cluster.Role) (n int) {
+// staying counts the workers of a role in a pool that serve and are not to leave.
+func (v View) staying(pool string, role cluster.Role) (n int) {
 	for _, a := range v.Assignments {
-		if a.Role == role && a.Desire == cluster.DesireRun && v.Status[a.Name].State.Serving() {
+		if a.Pool == pool && a.Role == role && a.Desire == cluster.DesireRun && v.Status[a.Name].State.Serving() {
 			n++
 		}
 	}
@@ -65,11 +66,24 @@ func (v View) staying(role cluster.Role) (n int) {
 // for devices that no node has, or for KV pools larger than any device. The nodes check
 // everything else before they change a worker.
 func (v View) Impossible(t cluster.Topology) (out []string) {
+	for _, pool := range t.PoolNames() {
+		for _, why := range v.impossible(t.In(pool)) {
+			if pool != "" {
+				why = "pool " + pool + ": " + why
+			}
+			out = append(out, why)
+		}
+	}
+	return out
+}
+
+// impossible is Impossible for one pool.
+func (v View) impossible(t cluster.Topology) (out []string) {
 	for _, role := range cluster.Roles {
-		if t.Count(role) == 0 {
+		model, engine := t.Specs(role)
+		if t.Count(role) == 0 || engine.Server.Attached() { // which takes no device
 			continue
 		}
-		model, engine := t.Specs(role)
 		var bytes, most int64
 		for _, name := range slices.Sorted(maps.Keys(v.Assignments)) {
 			if a := v.Assignments[name]; a.Model == model {

@@ -18,12 +18,15 @@ const (
 // Assignment says which node runs which worker, and how. The controller writes
 // it; drain and resume change Desire; the node's agent converges on it.
 type Assignment struct {
-	Name   string     `json:"name"` // worker-7
+	Name string `json:"name"` // worker-7
+	// Pool is the pool of the topology that the worker belongs to: empty for the main one,
+	// the URL of an attached server.
+	Pool   string     `json:"pool,omitempty"`
 	Role   Role       `json:"role"`
 	Model  ModelSpec  `json:"model"`
 	Engine EngineSpec `json:"engine"`
 	Node   string     `json:"node"`   // node id; empty while unplaced
-	Device string     `json:"device"` // cpu:0, gpu:1; empty while unplaced
+	Device string     `json:"device"` // cpu:0, gpu:1; empty while unplaced, and for an attached server
 	Desire Desire     `json:"desire"`
 	// DrainDeadline limits a drain; zero means no limit. A worker that passes it keeps
 	// draining and reports that it is overdue.

@@ -1,6 +1,10 @@
 package cluster
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
 
 // Revision holds everything that operators declare about a cluster: the topology and the
 // settings that change at run time.
@@ -18,4 +22,5 @@ func (t *Topology) Take(other Topology) {
 	t.Prefill, t.PrefillSpec = other.Prefill, other.PrefillSpec
 	t.Decode, t.DecodeSpec = other.Decode, other.DecodeSpec
 	t.Encode, t.EncodeSpec = other.Encode, other.EncodeSpec
+	t.Pools, t.Attached = maps.Clone(other.Pools), slices.Clone(other.Attached)
 }

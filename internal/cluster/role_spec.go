@@ -169,8 +169,11 @@ func (e EngineSpec) Devices() []string {
 
 // RunsOn reports whether workers may run on a device. Device must name it, by id or by
 // kind, or be empty. Its kind must be the one that Backend needs, and its ranks must
-// match TensorParallel if that is set.
+// match TensorParallel if that is set. A server that runs already has no device, which is "".
 func (e EngineSpec) RunsOn(device string) bool {
+	if e.Server.Attached() || device == "" {
+		return e.Server.Attached() && device == ""
+	}
 	kind, _, _ := strings.Cut(device, ":")
 	if on, ok := backendKinds[e.Backend]; ok && on != kind {
 		return false

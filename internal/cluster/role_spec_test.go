@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -127,12 +128,14 @@ func TestRunsOn(t *testing.T) {
 		{EngineSpec{TensorParallel: 2, Device: "gpu"}, "gpu:2+3"},
 		{EngineSpec{Device: "gpu:2+3"}, "gpu:2+3"},
 		{EngineSpec{TensorParallel: 4, Backend: BackendCUDA}, ""},
+		{EngineSpec{Backend: BackendVLLM, Server: External{Command: "x"}}, "cpu:0 gpu:0 gpu:1 gpu:2+3"},
+		{EngineSpec{Backend: BackendVLLM, Server: External{URL: "http://a:1"}}, "none"},
 		{EngineSpec{TensorParallel: 4, Backend: BackendMock, Device: "gpu"}, "gpu:0 gpu:1 gpu:2+3"},
 	} {
 		var on []string
-		for _, d := range []string{"cpu:0", "gpu:0", "gpu:1", "gpu:2+3"} {
+		for _, d := range []string{"", "cpu:0", "gpu:0", "gpu:1", "gpu:2+3"} {
 			if c.spec.RunsOn(d) {
-				on = append(on, d)
+				on = append(on, cmp.Or(d, "none"))
 			}
 		}
 		if got := strings.Join(on, " "); got != c.on {

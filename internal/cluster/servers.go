@@ -49,6 +49,8 @@ func (t Topology) checkServers(wrong func(field, format string, args ...any)) {
 			say("server.command", own.Engine.Backend != "", "a worker of %s needs the command line that starts its server, or the url of one that runs", e.Backend)
 		case x.URL != "" && x.Command != "":
 			say("server.command", server.Command != "", "a server that has a url runs already: give one of them")
+		case x.URL != "" && (e.Device != "" || e.TensorParallel != 0 || x.Env != "" || x.Port != 0):
+			say("server.url", server.URL != "", "a server that runs already has its devices, its environment and its port: leave them out")
 		case x.URL != "" && t.Count(r) > 1:
 			say("server.url", server.URL != "", "%d workers cannot share one server: dynctl attach takes each by its url", t.Count(r))
 		}

@@ -19,12 +19,15 @@ func TestServersOfATopology(t *testing.T) {
 		top  Topology
 		want []string // how the problems begin
 	}{
-		"one prefill, two decode":  {with(func(*Topology) {}), nil},
-		"on GPUs, of two ranks":    {with(func(t *Topology) { t.Engine.Device, t.Engine.TensorParallel = "gpu", 2 }), nil},
-		"a port for each role":     {with(func(t *Topology) { t.PrefillSpec.Engine.Server.Port = 1; t.DecodeSpec.Engine.Server.Port = 2 }), nil},
-		"one running server":       {with(func(t *Topology) { t.Prefill, t.Decode, t.Engine.Server = 0, 1, External{URL: "http://a:1"} }), nil},
-		"described, not used":      {with(func(t *Topology) { t.Prefill, t.Decode, t.Engine.Server = 0, 0, External{} }), nil},
-		"two share one server":     {with(func(t *Topology) { t.Prefill, t.Engine.Server = 0, External{URL: "http://a:1"} }), []string{"server.url: 2 workers cannot share one server"}},
+		"one prefill, two decode": {with(func(*Topology) {}), nil},
+		"on GPUs, of two ranks":   {with(func(t *Topology) { t.Engine.Device, t.Engine.TensorParallel = "gpu", 2 }), nil},
+		"a port for each role":    {with(func(t *Topology) { t.PrefillSpec.Engine.Server.Port = 1; t.DecodeSpec.Engine.Server.Port = 2 }), nil},
+		"one running server":      {with(func(t *Topology) { t.Prefill, t.Decode, t.Engine.Server = 0, 1, External{URL: "http://a:1"} }), nil},
+		"described, not used":     {with(func(t *Topology) { t.Prefill, t.Decode, t.Engine.Server = 0, 0, External{} }), nil},
+		"two share one server":    {with(func(t *Topology) { t.Prefill, t.Engine.Server = 0, External{URL: "http://a:1"} }), []string{"server.url: 2 workers cannot share one server"}},
+		"a device of one": {with(func(t *Topology) {
+			t.Prefill, t.Decode, t.Engine.Server, t.Engine.Device = 0, 1, External{URL: "http://a:1"}, "gpu"
+		}), []string{"server.url: a server that runs already has"}},
 		"neither url nor command":  {with(func(t *Topology) { t.Engine.Server = External{} }), []string{"server.command: a worker of vllm needs"}},
 		"both":                     {with(func(t *Topology) { t.Prefill, t.Decode = 0, 1; t.DecodeSpec.Engine.Server.URL = "http://a:1" }), []string{"server.command: a server that has a url runs already"}},
 		"openai prefills":          {with(func(t *Topology) { t.Engine.Backend = BackendOpenAI }), []string{"backend: servers of openai exchange no KV blocks"}},

@@ -26,6 +26,10 @@ type Topology struct {
 	PrefillSpec RoleSpec `json:"prefill_spec,omitzero"`
 	DecodeSpec  RoleSpec `json:"decode_spec,omitzero"`
 	EncodeSpec  RoleSpec `json:"encode_spec,omitzero"`
+	// Pools are models beside that one, with workers of their own, by name. Attached are
+	// servers that run already; see In for how one of either is seen.
+	Pools    map[string]Pool `json:"pools,omitempty"`
+	Attached []Attached      `json:"attached,omitempty"`
 	// Restarts counts the orders to restart all workers, one after another.
 	Restarts int64 `json:"restarts,omitempty"`
 	// Rolling says how the latest restart of all workers goes.
@@ -211,10 +215,18 @@ func (t Topology) Asks(c Counts) bool {
 	return true
 }
 
-// Workers returns the desired number of workers of all roles.
+// Workers returns the desired number of workers of all roles and pools.
 func (t Topology) Workers() (n int) {
 	for _, r := range Roles {
-		n += t.Count(r)
+		n += t.CountAll(r)
+	}
+	return n
+}
+
+// CountAll returns the desired number of workers of a role in all pools.
+func (t Topology) CountAll(r Role) (n int) {
+	for _, pool := range t.PoolNames() {
+		n += t.In(pool).Count(r)
 	}
 	return n
 }
@@ -233,6 +245,7 @@ func (t Topology) Validate() error { return first(t.check) }
 func (t Topology) Problems() []FieldError { return all(t.check) }
 
 func (t Topology) check(wrong func(field, format string, args ...any)) {
+	main := t.In("")
 	for _, r := range Roles {
 		if n := t.Count(r); n < 0 || n > MaxWorkersPerRole {
 			wrong(string(r), "%d is not between 0 and %d", n, MaxWorkersPerRole)
@@ -243,7 +256,7 @@ func (t Topology) check(wrong func(field, format string, args ...any)) {
 			wrong("decode", "%s workers need at least one decode worker", r)
 		}
 	}
-	if t.Workers() > 0 && t.Model.Name == "" {
+	if main.Workers() > 0 && t.Model.Name == "" {
 		wrong("model", "no name")
 	}
 	if t.Encode > 0 && t.Model.Builtin() == BuiltinModelName {
@@ -257,6 +270,7 @@ func (t Topology) check(wrong func(field, format string, args ...any)) {
 			wrong(f.field, "%s", err)
 		}
 	}
+	t.checkPools(wrong)
 }
 
 // Validate returns an error that names the first wrong field.

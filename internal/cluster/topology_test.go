@@ -76,7 +76,8 @@ func TestCounts(t *testing.T) {
 	if got := c.String(); got != "prefill=2 encode=0" {
 		t.Errorf("%q", got)
 	}
-	for top, want := range map[Topology]bool{{Prefill: 2, Decode: 9}: true, {Prefill: 2, Decode: 9, Encode: 1}: false, {Prefill: 1}: false} {
+	for counts, want := range map[[3]int]bool{{2, 9, 0}: true, {2, 9, 1}: false, {1, 0, 0}: false} {
+		top := Topology{Prefill: counts[0], Decode: counts[1], Encode: counts[2]}
 		if top.Asks(c) != want || !top.Asks(nil) {
 			t.Errorf("%+v asks for %s: %v, want %v", top, c, !want, want)
 		}
@@ -144,11 +145,11 @@ func TestTopologyWithoutEncode(t *testing.T) {
 	if b, err = json.Marshal(with); err != nil || !strings.Contains(string(b), `"encode":3,`) {
 		t.Errorf("written %s, %v", b, err)
 	}
-	if back = (Topology{}); json.Unmarshal(b, &back) != nil || back != with {
+	if back = (Topology{}); json.Unmarshal(b, &back) != nil || !back.Equal(with) {
 		t.Errorf("read %+v, want %+v", back, with)
 	}
 	var taken Topology
-	if taken.Take(with); taken != with {
+	if taken.Take(with); !taken.Equal(with) {
 		t.Errorf("taken over %+v, want %+v", taken, with)
 	}
 }

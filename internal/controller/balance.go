@@ -40,6 +40,11 @@ func (p *planner) betterPlace(it *item) string {
 	switch {
 	case there == nil || there == old:
 		return ""
+	case it.Engine.Server.Attached() && old != nil && old.bare():
+		if node := p.wants(groupOf(it)).node; node != "" && here.Name != node {
+			return "it belongs to " + node
+		}
+		return ""
 	case old == nil || !it.Engine.RunsOn(old.ID):
 		return it.Device + " is not asked for any longer"
 	case there.host.Prefers(it.Role) != here.Prefers(it.Role):
@@ -68,7 +73,7 @@ func (p *planner) betterPlace(it *item) string {
 	return ""
 }
 
-// packed reports whether the workers of some role are packed.
+// packed reports whether the workers of some group are packed.
 func (p *planner) packed() bool {
-	return slices.ContainsFunc(cluster.Roles, func(r cluster.Role) bool { return p.wants(r).placement == cluster.PlacementPack })
+	return slices.ContainsFunc(p.all, func(g group) bool { return p.wants(g).placement == cluster.PlacementPack })
 }

@@ -19,6 +19,7 @@ type chaos struct {
 	many  int // workers of a role, at most
 
 	encode bool // there are encode workers, too
+	pools  bool // there are pools and attached servers, too
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -63,6 +64,10 @@ func (c *chaos) one() *cluster.Assignment {
 // happen makes one thing happen.
 func (c *chaos) happen() {
 	t, a := c.Topology, c.one()
+	if c.pools && c.IntN(3) == 0 {
+		c.repool()
+		return
+	}
 	switch c.IntN(14) {
 	case 0, 1:
 		t.Prefill, t.Decode = c.IntN(c.many), 1+c.IntN(c.many)
@@ -108,6 +113,23 @@ func (c *chaos) happen() {
 			a.Desire = pick(c, cluster.DesireRun, cluster.DesireDrain, cluster.DesireRemove)
 			a.Replace = c.IntN(3) == 0
 		}
+	}
+}
+
+// repool changes a pool beside the main one, or the servers that are attached.
+func (c *chaos) repool() {
+	t := c.Topology
+	if name := pick(c, "a", "b", ""); name != "" {
+		pool := t.In(name)
+		pool.Model.Name, pool.Model.Path = pick(c, "tiny", "small-"+name), "/models/tiny"
+		pool.Prefill, pool.Decode = c.IntN(3), c.IntN(3)
+		pool.Engine.KVBlocks, pool.Placement = c.IntN(3), pick(c, cluster.PlacementSpread, cluster.PlacementPack)
+		t.Put(name, pool)
+		return
+	}
+	t.Attached = nil
+	for i := range c.IntN(4) {
+		t.Attached = append(t.Attached, attached(fmt.Sprintf("http://gpu-%d:8000", i), pick(c, cluster.RolePrefill, cluster.RoleDecode), pick(c, "", "", "n1")))
 	}
 }
 

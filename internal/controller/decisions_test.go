@@ -73,7 +73,7 @@ func decisions(t *testing.T, seed uint64) (lines []string) {
 func TestRankingFindsBest(t *testing.T) {
 	for seed := range uint64(60) {
 		c := newChaos(t, seed)
-		c.encode = seed%3 == 0
+		c.encode, c.pools = seed%3 == 0, seed%4 == 1
 		for range 25 {
 			c.happen()
 			c.live(seed)
@@ -115,7 +115,7 @@ func (c *chaos) live(seed uint64) {
 func TestPlanIsPure(t *testing.T) {
 	for seed := range uint64(40) {
 		c := newChaos(t, 1000+seed)
-		c.encode = seed%3 == 0
+		c.encode, c.pools = seed%3 == 0, seed%4 == 1
 		for step := range 50 {
 			c.happen()
 			v := c.snapshot()

@@ -16,6 +16,7 @@ type ranking struct {
 	form    *form
 	settled bool // without the hosts that arrived lately
 	pack    bool
+	node    string // the name of the only host; empty for all
 
 	need, estimate int64           // bytes, of a worker
 	runs           map[string]bool // whether the engine runs on a device, by device id
@@ -31,9 +32,10 @@ type choice struct {
 // rankingOf returns the ranking for workers like it.
 func (p *planner) rankingOf(it *item, settled bool) *ranking {
 	p.refresh()
-	f := p.formOf(specOf(it))
+	f, w := p.formOf(specOf(it)), p.wants(groupOf(it))
+	pack := w.placement == cluster.PlacementPack
 	for _, r := range p.rankings {
-		if r.role == it.Role && r.form == f && r.settled == settled {
+		if r.role == it.Role && r.form == f && r.settled == settled && r.pack == pack && r.node == w.node {
 			return r
 		}
 	}
@@ -42,7 +44,7 @@ func (p *planner) rankingOf(it *item, settled bool) *ranking {
 		size *= 2
 	}
 	r := &ranking{
-		role: it.Role, form: f, settled: settled, pack: p.wants(it.Role).placement == cluster.PlacementPack,
+		role: it.Role, form: f, settled: settled, pack: pack, node: w.node,
 		need: f.need, estimate: p.estimate(f.spec), runs: map[string]bool{}, tree: make([]choice, 2*size),
 	}
 	for i, h := range p.hosts {
@@ -74,12 +76,16 @@ func (p *planner) leaf(r *ranking, h *host) choice {
 // within returns the best device of one host for the worker mine, which may be nil, as if
 // the workers but were nowhere.
 func (p *planner) within(r *ranking, h *host, mine *item, but []*item) choice {
-	if h.cordoned {
+	if h.cordoned || r.node != "" && h.Name != r.node {
 		return choice{}
 	}
-	c := choice{open: len(h.devices) == 0}
-	for i := range h.devices {
-		d := &h.devices[i]
+	devices := h.devices
+	if r.form.engine.Server.Attached() {
+		devices = h.none
+	}
+	c := choice{open: len(devices) == 0}
+	for i := range devices {
+		d := &devices[i]
 		if !d.fits(r, mine) {
 			continue
 		}
@@ -172,7 +178,7 @@ type load struct{ device, host, role int }
 func (p *planner) loadOf(r *ranking, d *device, but []*item) load {
 	l := load{d.workers, d.host.workers, p.roles[roleOn{d.host.index, r.role}]}
 	for _, o := range but {
-		if o == nil || o.deleted || o.Node != d.host.ID {
+		if o == nil || o.deleted || o.Node != d.host.ID || (o.Device == "") != d.bare() {
 			continue
 		}
 		l.host--
@@ -209,6 +215,8 @@ func (p *planner) place(it *item) (*device, string) {
 		return c.best, ""
 	case len(p.hosts) == 0:
 		return nil, "no node is up"
+	case p.wants(groupOf(it)).node != "":
+		return nil, "the node " + p.wants(groupOf(it)).node + " is not up, or is drained"
 	case c.open:
 		return nil, "no node has a device " + it.Engine.WantedDevices()
 	case p.cordoned == len(p.hosts):

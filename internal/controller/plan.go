@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -55,10 +56,13 @@ func (p *planner) plan() []Change {
 		p.settle(it)
 	}
 	if p.Topology != nil && p.Topology.Validate() == nil {
-		p.flip()
-		apart := p.apart()
-		for _, role := range cluster.Roles {
-			p.resize(role, apart[role])
+		p.all = p.groups()
+		for pool := range slices.Chunk(p.all, len(cluster.Roles)) {
+			p.flip(pool)
+			apart := p.apart(pool)
+			for _, g := range pool {
+				p.resize(g, apart[g.role])
+			}
 		}
 		p.renew()
 	}
@@ -73,7 +77,8 @@ type planner struct {
 	hosts    []*host // by name
 	byID     map[string]*host
 	cordoned int // hosts
-	wishes   map[cluster.Role]wish
+	wishes   map[group]wish
+	all      []group
 
 	work   []*item // by name, then those that are new
 	byName map[string]*item
@@ -88,19 +93,51 @@ type planner struct {
 	compared int // pairs of devices, the measure of what a plan costs
 }
 
-// wish is what the topology asks of workers of a role.
+// group is the workers of a role in a pool of the topology. What workers exchange, become or
+// stand for stays within a pool.
+type group struct {
+	pool string
+	role cluster.Role
+}
+
+func groupOf(it *item) group { return group{it.Pool, it.Role} }
+
+// groups lists the groups of all pools, also of those that have workers and are no longer
+// declared: pool by pool, each with all roles.
+func (p *planner) groups() (out []group) {
+	pools := p.Topology.PoolNames()
+	known := map[string]bool{}
+	for _, name := range pools {
+		known[name] = true
+	}
+	for _, it := range p.work {
+		if !known[it.Pool] {
+			pools, known[it.Pool] = append(pools, it.Pool), true
+		}
+	}
+	for _, pool := range pools {
+		for _, role := range cluster.Roles {
+			out = append(out, group{pool, role})
+		}
+	}
+	return out
+}
+
+// wish is what the topology asks of workers of a group.
 type wish struct {
 	spec
 	placement cluster.Placement
+	count     int
+	node      string // the name of the only node that may have them; empty for any
 }
 
 func newPlanner(v View) *planner {
 	p := &planner{
-		View: v, byID: make(map[string]*host, len(v.Nodes)), wishes: map[cluster.Role]wish{},
+		View: v, byID: make(map[string]*host, len(v.Nodes)), wishes: map[group]wish{},
 		byName: make(map[string]*item, len(v.Assignments)), heirs: map[string][]*item{},
 		forms: map[spec]*form{}, roles: map[roleOn]int{},
 	}
-	hosts := make([]host, len(v.Nodes))
+	hosts, none, noDevice := make([]host, len(v.Nodes)), make([]device, len(v.Nodes)), cluster.Device{}
 	for i := range v.Nodes {
 		hosts[i].Node = &v.Nodes[i]
 		p.hosts = append(p.hosts, &hosts[i])
@@ -108,6 +145,8 @@ func newPlanner(v View) *planner {
 	slices.SortFunc(p.hosts, func(a, b *host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	for i, h := range p.hosts {
 		h.index, h.devices = i, make([]device, len(h.Devices))
+		none[i] = device{Device: &noDevice, host: h, cpu: true}
+		h.none = none[i : i+1]
 		for j := range h.Devices {
 			d := &h.Devices[j]
 			h.devices[j] = device{Device: d, host: h, cpu: d.Kind() == "cpu", shared: h.MemoryOf(*d)}
@@ -132,23 +171,26 @@ func newPlanner(v View) *planner {
 	return p
 }
 
-// wants returns what the topology asks of workers of a role.
-func (p *planner) wants(role cluster.Role) wish {
-	w, known := p.wishes[role]
+// wants returns what the topology asks of workers of a group.
+func (p *planner) wants(g group) wish {
+	w, known := p.wishes[g]
 	if !known {
 		w.placement = cluster.PlacementSpread
 		if p.Topology != nil {
-			w.placement = p.Topology.PlacementOf(role)
-			w.model, w.engine = p.Topology.Specs(role)
+			t := p.Topology.In(g.pool)
+			w.placement, w.count = t.PlacementOf(g.role), t.Count(g.role)
+			w.model, w.engine = t.Specs(g.role)
+			attached, _ := p.Topology.AttachedAt(g.pool)
+			w.node = attached.Node
 		}
-		p.wishes[role] = w
+		p.wishes[g] = w
 	}
 	return w
 }
 
-// wanted returns the form that the topology asks of a worker in a role.
+// wanted returns the form that the topology asks of a worker in a role of its pool.
 func (p *planner) wanted(it *item, role cluster.Role) cluster.Form {
-	w := p.wants(role)
+	w := p.wants(group{it.Pool, role})
 	return cluster.Form{Role: role, Model: w.model, Engine: w.engine, Restarts: p.Topology.Restarts, Starts: it.Starts}
 }
 
@@ -170,7 +212,7 @@ func (p *planner) placeAll() {
 // put gives a worker a place.
 func (p *planner) put(it *item, d *device) {
 	p.edit(it, func(a *cluster.Assignment) { a.Node, a.Device, a.Unplaced = d.host.ID, d.ID, "" })
-	it.why = cmp.Or(it.why, "placed") + fmt.Sprintf(": on %s %s", d.host.Name, d.ID)
+	it.why = cmp.Or(it.why, "placed") + strings.TrimSpace(fmt.Sprintf(": on %s %s", d.host.Name, d.ID))
 }
 
 func join(a, b string) string {

@@ -36,7 +36,7 @@ func (p *planner) causeOf(it *item) cause {
 
 // orderOf returns the most important reason that somebody has ordered: all but misplaced.
 func (p *planner) orderOf(it *item) cause {
-	w := p.wants(it.Role)
+	w := p.wants(groupOf(it))
 	switch {
 	case it.Replace:
 		return cause{ordered, "a successor was ordered"}
@@ -67,7 +67,7 @@ func (p *planner) evicted(it *item) bool {
 }
 
 // renew brings workers into the form and to the place that they should have. A worker
-// gets a successor, and leaves once that serves. Limits say how many workers of a role
+// gets a successor, and leaves once that serves. Limits say how many workers of a group
 // change at a time; see rollOut.
 func (p *planner) renew() {
 	for _, it := range p.work {
@@ -75,9 +75,9 @@ func (p *planner) renew() {
 			p.succeed(it)
 		}
 	}
-	for _, role := range cluster.Roles {
-		p.replaceOrdered(role)
-		p.rollOut(role)
+	for _, g := range p.all {
+		p.replaceOrdered(g)
+		p.rollOut(g)
 	}
 	p.rebalance()
 }
@@ -115,7 +115,7 @@ func (p *planner) squeeze(x, s *item, c cause) {
 	switch {
 	case x.Node == "" || x.refuses(p.wanted(x, x.Role)):
 	case s.Node == x.Node && s.Device == x.Device:
-		r := p.rolloutOf(x.Role, c.kind)
+		r := p.rolloutOf(groupOf(x), c.kind)
 		r.coming = 0 // they wait for memory, as this one does
 		if s.status.fitsAlone && p.mayStop(x, r) {
 			p.remove(s, "no memory beside "+x.Name)
@@ -206,21 +206,21 @@ func (p *planner) update(x *item, why string) {
 
 // begin creates a successor for a worker.
 func (p *planner) begin(x *item, why string) *item {
-	return p.create(x.Role, x.Name, "follows "+x.Name+", "+why)
+	return p.create(groupOf(x), x.Name, "follows "+x.Name+", "+why)
 }
 
 // replaceOrdered starts the replacements that operators ordered, all at once, and those of
-// drained nodes: as many of a role as may surge, and at least one on each node. It does not
+// drained nodes: as many of a group as may surge, and at least one on each node. It does not
 // wait until other workers serve.
-func (p *planner) replaceOrdered(role cluster.Role) {
+func (p *planner) replaceOrdered(g group) {
 	moving := map[string]bool{} // nodes from which a worker is moving
-	for it := range p.staying(role) {
+	for it := range p.staying(g) {
 		if s := p.successor(it); s != nil {
 			moving[it.Node] = true
 		}
 	}
-	r := p.rolloutOf(role, evicted)
-	for _, it := range slices.Collect(p.staying(role)) {
+	r := p.rolloutOf(g, evicted)
+	for _, it := range slices.Collect(p.staying(g)) {
 		c := p.orderOf(it)
 		if it.Desire != cluster.DesireRun || it.Node == "" || p.successor(it) != nil {
 			continue

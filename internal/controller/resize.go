@@ -8,37 +8,37 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// staying iterates over the workers of a role that count: those that are not to leave,
+// staying iterates over the workers of a group that count: those that are not to leave,
 // without understudies.
-func (p *planner) staying(role cluster.Role) iter.Seq[*item] {
+func (p *planner) staying(g group) iter.Seq[*item] {
 	return func(yield func(*item) bool) {
 		for _, it := range p.work {
-			if it.Role == role && !it.leaves() && !p.understudy(it) && !yield(it) {
+			if groupOf(it) == g && !it.leaves() && !p.understudy(it) && !yield(it) {
 				return
 			}
 		}
 	}
 }
 
-// size returns the number of workers of a role that count.
-func (p *planner) size(role cluster.Role) (n int) {
-	for range p.staying(role) {
+// size returns the number of workers of a group that count.
+func (p *planner) size(g group) (n int) {
+	for range p.staying(g) {
 		n++
 	}
 	return n
 }
 
-// resize creates or removes assignments of a role until the count is right. apart says why
+// resize creates or removes assignments of a group until the count is right. apart says why
 // no worker changes its role instead; see apart.
-func (p *planner) resize(role cluster.Role, apart string) {
-	surplus := p.surplus(role)
+func (p *planner) resize(g group, apart string) {
+	surplus := p.surplus(g)
 	for ; surplus < 0; surplus++ {
-		p.create(role, "", join("scale up", apart))
+		p.create(g, "", join("scale up", apart))
 	}
 	if surplus == 0 {
 		return
 	}
-	staying := slices.Collect(p.staying(role))
+	staying := slices.Collect(p.staying(g))
 	// The least useful workers leave first: unplaced, not serving, drained, those that must
 	// move anyway because their node is drained, then high numbers.
 	slices.SortFunc(staying, func(a, b *item) int {
@@ -52,7 +52,7 @@ func (p *planner) resize(role cluster.Role, apart string) {
 	}
 }
 
-// held counts the workers of a role that failed to take the role for which they are
+// held counts the workers of a group that failed to take the role for which they are
 // wanted. While that role lacks serving workers, they are not surplus in this one.
 func (p *planner) held(staying []*item) (n int) {
 	lacks := map[cluster.Role]bool{}
@@ -64,12 +64,12 @@ func (p *planner) held(staying []*item) (n int) {
 		lack, known := lacks[to]
 		if !known {
 			served := 0
-			for o := range p.staying(to) {
+			for o := range p.staying(group{it.Pool, to}) {
 				if o.serving() {
 					served++
 				}
 			}
-			lack = served < p.Topology.Count(to)
+			lack = served < p.wants(group{it.Pool, to}).count
 			lacks[to] = lack
 		}
 		if lack {
@@ -81,10 +81,10 @@ func (p *planner) held(staying []*item) (n int) {
 
 // create adds an assignment in the form that the topology asks for. replaces names the
 // worker that the new one follows, if any.
-func (p *planner) create(role cluster.Role, replaces, why string) *item {
-	w := p.wants(role)
+func (p *planner) create(g group, replaces, why string) *item {
+	w := p.wants(g)
 	it := p.add(&cluster.Assignment{
-		Name: p.freeName(), Role: role, Model: w.model, Engine: w.engine, Restarts: p.Topology.Restarts,
+		Name: p.freeName(), Pool: g.pool, Role: g.role, Model: w.model, Engine: w.engine, Restarts: p.Topology.Restarts,
 		Desire: cluster.DesireRun, Generation: 1, Replaces: replaces,
 	}, nil)
 	it.why = why

@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// rollout is what one plan may still begin for a role.
+// rollout is what one plan may still begin for a group.
 type rollout struct {
 	surge, unavailable int // limits
 	stopped, coming    int // workers that do not serve, and successors
@@ -16,17 +16,17 @@ type rollout struct {
 func (r rollout) moving() int { return r.stopped + r.coming }
 
 // rolloutOf returns the limits for a cause, and what is under way. Until one worker of the
-// role serves as the topology asks, one worker changes at a time: what is asked for may
+// group serves as the topology asks, one worker changes at a time: what is asked for may
 // not work.
-func (p *planner) rolloutOf(role cluster.Role, kind causeKind) rollout {
+func (p *planner) rolloutOf(g group, kind causeKind) rollout {
 	limits := p.Rollout
 	if t := p.Topology; kind == restarted && t.Rolling.Restarts == t.Restarts {
 		limits = t.Rolling.Over(limits)
 	}
 	r, proven := rollout{}, false
-	r.surge, r.unavailable = limits.Limits(p.Topology.Count(role))
+	r.surge, r.unavailable = limits.Limits(p.wants(g).count)
 	for _, it := range p.work {
-		if it.Role != role || it.deleted {
+		if groupOf(it) != g || it.deleted {
 			continue
 		}
 		switch {
@@ -46,13 +46,13 @@ func (p *planner) rolloutOf(role cluster.Role, kind causeKind) rollout {
 	return r
 }
 
-// rollOut applies a changed model or engine, and restarts, to as many workers of a role at
+// rollOut applies a changed model or engine, and restarts, to as many workers of a group at
 // a time as the limits allow. Workers that do not serve yet change at once.
-func (p *planner) rollOut(role cluster.Role) {
+func (p *planner) rollOut(g group) {
 	limits := map[causeKind]rollout{}
 	begun := 0
 	for _, it := range p.work {
-		if it.Role != role || it.leaves() || p.successor(it) != nil {
+		if groupOf(it) != g || it.leaves() || p.successor(it) != nil {
 			continue
 		}
 		c := p.orderOf(it)
@@ -61,12 +61,12 @@ func (p *planner) rollOut(role cluster.Role) {
 		}
 		r, known := limits[c.kind]
 		if !known {
-			r = p.rolloutOf(role, c.kind)
+			r = p.rolloutOf(g, c.kind)
 			limits[c.kind] = r
 		}
 		r.coming += begun
 		starts := !it.status.state.Serving()
-		refused := it.refuses(p.wanted(it, role))
+		refused := it.refuses(p.wanted(it, g.role))
 		switch {
 		case it.Desire == cluster.DesireDrain && refused:
 		case it.Desire == cluster.DesireDrain, starts && !refused && p.feasible(it):
@@ -90,8 +90,8 @@ func (p *planner) roll(it *item, c cause, r rollout, starts, refused bool) bool 
 		p.update(it, c.text)
 		return true
 	}
-	w := p.wants(it.Role)
-	d, why := p.place(&item{Assignment: &cluster.Assignment{Role: it.Role, Model: w.model, Engine: w.engine}})
+	w := p.wants(groupOf(it))
+	d, why := p.place(&item{Assignment: &cluster.Assignment{Pool: it.Pool, Role: it.Role, Model: w.model, Engine: w.engine}})
 	switch {
 	case d != nil && (starts || r.moving() < max(r.surge, 1)):
 		p.put(p.begin(it, c.text), d)
@@ -127,9 +127,9 @@ func (p *planner) mayStop(it *item, r rollout) bool {
 	return !stopped
 }
 
-// others reports whether another worker of the same role serves.
+// others reports whether another worker of the same group serves.
 func (p *planner) others(it *item) bool {
-	for o := range p.staying(it.Role) {
+	for o := range p.staying(groupOf(it)) {
 		if o != it && o.Desire == cluster.DesireRun && o.serving() {
 			return true
 		}

@@ -104,7 +104,8 @@ type host struct {
 	*cluster.Node
 	index    int // in planner.hosts
 	devices  []device
-	workers  int
+	none     []device // one, without memory, for the workers of servers that run already
+	workers  int      // on devices
 	cordoned bool
 	touched  bool // its workers changed since the rankings were brought up to date
 }
@@ -119,8 +120,15 @@ type device struct {
 	shared  int64 // bytes that workers of the device can use, see [cluster.Node.MemoryOf]
 }
 
-// on returns a device of the host, or nil.
-func (h *host) on(id string) *device {
+// bare reports whether a device stands for none.
+func (d *device) bare() bool { return d.ID == "" }
+
+// on returns the device of the host that a worker has, or nil.
+func (h *host) on(it *item) *device {
+	id := it.Device
+	if id == "" && it.Engine.Server.Attached() {
+		return &h.none[0]
+	}
 	for i := range h.devices {
 		if h.devices[i].ID == id {
 			return &h.devices[i]
@@ -135,7 +143,7 @@ func (p *planner) where(it *item) (*host, *device) {
 	if h == nil {
 		return nil, nil
 	}
-	return h, h.on(it.Device)
+	return h, h.on(it)
 }
 
 // roleOn is a role on a host.
@@ -150,8 +158,10 @@ func (p *planner) count(it *item, n int) {
 	if it.deleted || h == nil {
 		return
 	}
-	h.workers += n
-	p.roles[roleOn{h.index, it.Role}] += n
+	if d == nil || !d.bare() {
+		h.workers += n
+		p.roles[roleOn{h.index, it.Role}] += n
+	}
 	if d != nil {
 		d.workers += n
 		if n > 0 {

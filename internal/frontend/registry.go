@@ -190,7 +190,9 @@ const maxDeclared = 64
 func (r *registry) remember(models map[string]*servedModel) {
 	declared := map[string]bool{}
 	if t, ok := r.desired.Get(r.topoKey); ok {
-		declared[t.Model.Name] = true
+		for _, name := range t.ModelNames() {
+			declared[name] = true
+		}
 	} else {
 		maps.Copy(declared, *r.declared.Load())
 		for name := range models {
@@ -347,10 +349,10 @@ func (r *registry) known(name string) bool { return r.find(name) != nil || r.exp
 
 // expected reports whether a model should be served here although perhaps no worker
 // serves it now: all of them start, are drained or lost, or the cluster is being taken
-// down. It is false once a topology declares another model.
+// down. It is false once a topology declares other models.
 func (r *registry) expected(name string) bool {
 	if t, ok := r.desired.Get(r.topoKey); ok {
-		return t.Model.Name == name
+		return slices.Contains(t.ModelNames(), name)
 	}
 	return (*r.declared.Load())[name]
 }
@@ -358,7 +360,7 @@ func (r *registry) expected(name string) bool {
 // declares reports whether the topology has decode workers of a model.
 func (r *registry) declares(name string) bool {
 	t, ok := r.desired.Get(r.topoKey)
-	return ok && t.Model.Name == name && t.Decode > 0
+	return ok && t.Decodes(name)
 }
 
 func (r *registry) close() {

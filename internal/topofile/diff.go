@@ -14,10 +14,10 @@ type Change struct {
 	To   any    `json:"to"`
 }
 
-// Diff lists what differs, in the order of [Fields]. The namespaces are not compared.
+// Diff lists what differs, in the order of [Fields], then in pools and attached servers. The namespaces are not compared.
 func Diff(from, to File) []Change {
 	out := []Change{}
-	for _, fd := range Fields() {
+	for _, fd := range all(from, to) {
 		a, b := fd.Get(from), fd.Get(to)
 		if fd.Path == "namespace" || reflect.DeepEqual(a, b) {
 			continue

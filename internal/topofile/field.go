@@ -47,7 +47,7 @@ func (fd Field) Expect() string {
 	return "one of " + numberList(fd.Numbers)
 }
 
-// Fields lists every field, in the order of a file.
+// Fields lists every field but those of pools and attached servers, in the order of a file.
 func Fields() []Field { return fields() }
 
 var fields = sync.OnceValue(func() []Field {
@@ -206,14 +206,29 @@ func settingField(k config.Key) Field {
 
 // field finds a field by its path, or by the one that it had in the release before.
 func field(path string) (Field, bool) {
-	i := slices.IndexFunc(fields(), func(fd Field) bool { return fd.Path == path || slices.Contains(fd.Key.Former, path) })
+	if url, name, ok := underAttached(path); ok {
+		i := slices.IndexFunc(attachedFields(), func(fd Field) bool { return fd.Path == name })
+		if i < 0 {
+			return Field{}, false
+		}
+		return attachedFields()[i].at(url), true
+	}
+	list, rest := scope(path)
+	i := slices.IndexFunc(list, func(fd Field) bool { return fd.Path == rest || slices.Contains(fd.Key.Former, rest) })
 	if i < 0 {
 		return Field{}, false
 	}
-	return fields()[i], true
+	if pool, _, ok := underPool(path); ok {
+		return list[i].in(pool), true
+	}
+	return list[i], true
 }
 
 // isSection reports whether fields are below a path.
 func isSection(path string) bool {
-	return slices.ContainsFunc(fields(), func(fd Field) bool { return strings.HasPrefix(fd.Path, path+".") })
+	if path == poolSection || path == attachedSection {
+		return true
+	}
+	list, rest := scope(path)
+	return rest == "" || slices.ContainsFunc(list, func(fd Field) bool { return strings.HasPrefix(fd.Path, rest+".") })
 }

@@ -52,7 +52,11 @@ func sample(fd Field) any {
 // Each field changes what is declared, is written, read, shown as a difference, and can
 // be put back.
 func TestEveryField(t *testing.T) {
-	for _, fd := range Fields() {
+	list := Fields()
+	for _, fd := range poolFields() {
+		list = append(list, fd.in("p"))
+	}
+	for _, fd := range list {
 		t.Run(fd.Path, func(t *testing.T) {
 			if fd.Key.Help == "" {
 				t.Error("it is not explained")
@@ -92,6 +96,12 @@ func TestNothingOfATopologyIsMissing(t *testing.T) {
 	for _, fd := range Fields() {
 		fd.set(&f, sample(fd))
 	}
+	for _, fd := range poolFields() {
+		fd.in("p").set(&f, sample(fd))
+	}
+	for _, fd := range attachedFields() {
+		fd.at("http://a:1").set(&f, sample(fd))
+	}
 	ignored := map[string]bool{"Generation": true, "UpdatedAt": true, "UpdatedBy": true, "Reason": true,
 		"Restarts": true, "Rolling": true, "Flip": true} // orders, not a state to declare
 	var walk func(at string, v reflect.Value)
@@ -112,9 +122,17 @@ func TestNothingOfATopologyIsMissing(t *testing.T) {
 		}
 	}
 	walk("Topology", reflect.ValueOf(f.Topology))
+	ignored["Pools"], ignored["Attached"] = true, true
+	walk("Topology", reflect.ValueOf(f.Topology.In("p")))
+	a := reflect.ValueOf(f.Topology.Attached[0])
+	for i := range a.NumField() {
+		if a.Field(i).IsZero() {
+			t.Errorf("no field sets %s of an attached server", a.Type().Field(i).Name)
+		}
+	}
 	// Take, which rolls back, knows all of them, too.
 	var taken cluster.Topology
-	if taken.Take(f.Topology); taken != f.Topology {
+	if taken.Take(f.Topology); !taken.Equal(f.Topology) {
 		t.Errorf("Take leaves something out: %+v", taken)
 	}
 }
@@ -222,7 +240,8 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for content, want := range map[string]bool{
-		"decode: 1": true, "encode: 1": true, "encode: {engine: {devices: [cpu]}}": true, "encode: {engine: {kv_blocks: 1}}": false, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
+		"decode: 1": true, "encode: 1": true, "pools: {a: {decode: 1}}": true, "pools: {a: {decode: {engine: {kv_blocks: 1}}}}": true, "pools: {a: {disagg: {}}}": false, "pools: 1": false,
+		"attached: [{url: a, engine: vllm, role: decode, model: m, kv_events: 'off'}]": true, "attached: [{url: a}]": false, "attached: [{url: a, engine: vllm, role: encode, model: m}]": false, "attached: [{url: a, engine: vllm, role: decode, model: m, port: 1}]": false, "encode: {engine: {devices: [cpu]}}": true, "encode: {engine: {kv_blocks: 1}}": false, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
 		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": true, "engine: {backend: rocm}": false,
 		"engine: {backend: vllm, server: {command: [vllm, serve], env: {A: 1}}}": true, "engine: {server: {command: a b, env: [A=1]}}": true, "engine: {server: {env: A=1}}": true,
 		"engine: {server: {command: {a: b}}}": false, "engine: {server: {env: {A: [1]}}}": false, "encode: {engine: {server: {url: 'http://a'}}}": false, "encode: {engine: {backend: vllm}}": false,

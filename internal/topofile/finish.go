@@ -2,6 +2,8 @@ package topofile
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -26,10 +28,16 @@ func (r *reader) finish() {
 // blind refuses encode workers of the built-in model of text in a file that names it. Where no
 // model is named, Complete takes the one that sees images.
 func (r *reader) blind() {
-	t := &r.file.Topology
-	_, named := r.at[modelPath]
-	if t.Encode > 0 && t.Model.Path == "" && (named || t.Model.Name == cluster.BuiltinModelName) {
-		r.wrong("encode.workers", r.nearest("encode.workers"), "the built-in model %s sees no images; %s does", cluster.BuiltinModelName, cluster.BuiltinVisionName)
+	for _, pool := range append([]string{""}, slices.Sorted(maps.Keys(r.file.Topology.Pools))...) {
+		t, at := r.file.Topology.In(pool), ""
+		if pool != "" {
+			at = poolSection + "." + pool + "."
+		}
+		_, named := r.at[at+modelPath]
+		if t.Encode == 0 || t.Model.Path != "" || !named && t.Model.Name != cluster.BuiltinModelName {
+			continue
+		}
+		r.wrong(at+"encode.workers", r.nearest(at+"encode.workers"), "the built-in model %s sees no images; %s does", cluster.BuiltinModelName, cluster.BuiltinVisionName)
 	}
 }
 
@@ -45,16 +53,31 @@ func (r *reader) nearest(path string) position {
 	return position{}
 }
 
-// Complete fills in what follows from other fields: the name of the model.
+// Complete fills in what follows from other fields: the names of models. A topology that has
+// pools or attached servers needs no main model.
 func (f *File) Complete() {
-	m := &f.Topology.Model
-	if m.Path == "" && f.Topology.Encode > 0 { // the built-in model that sees
+	t := &f.Topology
+	for name := range t.Pools {
+		pool := t.In(name)
+		complete(&pool)
+		t.Put(name, pool)
+	}
+	if main := t.In(""); t.Workers() == 0 || main.Workers() > 0 {
+		complete(&main)
+		t.Put("", main)
+	}
+}
+
+// complete is Complete for one pool.
+func complete(t *cluster.Topology) {
+	m := &t.Model
+	if m.Path == "" && t.Encode > 0 { // the built-in model that sees
 		if m.Name == cluster.BuiltinModelName {
 			m.Name = ""
 		}
 		m.Path = cluster.BuiltinVisionName
 	}
-	if m.Name == "" && (m.Path != "" || !f.Topology.Engine.External()) { // a server need not have files here
+	if m.Name == "" && (m.Path != "" || !t.Engine.External()) { // a server need not have files here
 		m.Name = ModelName(m.Path)
 	}
 }
@@ -74,6 +97,15 @@ func (f File) Problems() (out Problems) {
 
 // pathOf turns the name of a field of a topology into its path in files.
 func pathOf(name string) string {
+	if pool, rest, ok := underPool(name); ok {
+		return strings.TrimSuffix(poolSection+"."+pool+"."+pathOf(rest), ".")
+	}
+	if url, field, ok := underAttached(name); ok {
+		if field == "backend" {
+			field = "engine"
+		}
+		return attachedSection + "." + strings.TrimSuffix(url, ".server") + "." + field
+	}
 	role := ""
 	if before, after, ok := strings.Cut(name, "."); ok && isRole(before) {
 		role, name = before+".", after
@@ -105,8 +137,11 @@ func (f *File) Set(assignment string, src Source) error {
 	if !ok {
 		return fmt.Errorf("%q is not <field>=<value>", assignment)
 	}
-	if isRole(path) {
+	if isRole(base(path)) {
 		path += ".workers"
+	}
+	if pool, _, ok := underPool(path); ok && !cluster.PoolName.MatchString(pool) {
+		return fmt.Errorf("%q is not the name of a pool", pool)
 	}
 	fd, known := field(path)
 	if !known {
@@ -115,8 +150,11 @@ func (f *File) Set(assignment string, src Source) error {
 	if note := fd.Key.FormerSpelling(path, value); note != "" {
 		f.Notes = append(f.Notes, "--set "+assignment+": "+note)
 	}
-	if path == modelPath && f.Topology.Model.Name == ModelName(f.Topology.Model.Path) {
-		f.Topology.Model.Name = "" // it followed from the path
+	if pool, _, _ := underPool(path); base(path) == modelPath {
+		if t := f.Topology.In(pool); t.Model.Name == ModelName(t.Model.Path) {
+			t.Model.Name = "" // it followed from the path
+			f.Topology.Put(pool, t)
+		}
 	}
 	if value == "" {
 		fd.clear(f)

@@ -96,13 +96,17 @@ func (r *reader) syntax(err error) {
 
 // section reads the keys below a path, which is empty at the top.
 func (r *reader) section(path string, n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" && isRole(path) {
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" && isRole(base(path)) {
 		fd, _ := field(path + ".workers") // the short form: decode: 4
 		r.value(fd, n, place(n))
 		return
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" && path != "" {
 		return // a section with nothing but comments
+	}
+	if path == attachedSection {
+		r.servers(n)
+		return
 	}
 	if n.Kind != yaml.MappingNode {
 		r.wrong(path, place(n), "%s is not a section; expected one of the keys %s", config.DescribeNode(n), strings.Join(keysBelow(path), ", "))
@@ -121,6 +125,10 @@ func (r *reader) entry(section string, name, value *yaml.Node) {
 	path := name.Value
 	if section != "" {
 		path = section + "." + path
+	}
+	if section == poolSection && !cluster.PoolName.MatchString(name.Value) {
+		r.wrong(section, place(name), "%q is not the name of a pool: lower-case letters, digits and -, at most 63", name.Value)
+		return
 	}
 	fd, known := field(path)
 	if known {
@@ -183,7 +191,7 @@ func (r *reader) typed(fd Field, n *yaml.Node) (any, error) {
 // parse reads the text of a value.
 func (fd Field) parse(text string, src Source) (any, error) {
 	if fd.Key.Kind == config.KindPath {
-		if path, ok := cluster.BuiltinPath(text); ok && fd.Path == modelPath {
+		if path, ok := cluster.BuiltinPath(text); ok && base(fd.Path) == modelPath {
 			return path, nil
 		}
 		if rest, ok := strings.CutPrefix(text, "~/"); ok && src.Home != "" {
@@ -230,8 +238,15 @@ func (fd Field) check(v any) error {
 
 // keysBelow names what may stand directly in a section.
 func keysBelow(section string) []string {
+	if section == poolSection {
+		return []string{"the names of pools"}
+	}
 	var out []string
-	for _, fd := range fields() {
+	list, section := scope(section)
+	for _, fd := range list {
+		if fd.setting && !slices.Contains(out, poolSection) && section == "" {
+			out = append(out, poolSection, attachedSection)
+		}
 		rest := fd.Path
 		if section != "" {
 			var ok bool
@@ -266,7 +281,7 @@ func hintPath(path string) string {
 // hintRole says that workers of a role have no use for an option of engines, if that is why
 // its section lacks it.
 func hintRole(name, section string) string {
-	role, ok := strings.CutSuffix(section, ".engine")
+	role, ok := strings.CutSuffix(base(section), ".engine")
 	if _, known := field("engine." + name); !ok || !isRole(role) || !known && !isSection("engine."+name) {
 		return ""
 	}

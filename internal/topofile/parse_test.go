@@ -96,10 +96,10 @@ func TestParseProblems(t *testing.T) {
 	for _, tc := range []struct{ name, file, want string }{
 		{"empty", "", "t.yaml: the file is empty; the shortest topology is: decode: 1"},
 		{"no yaml", "a: [", "t.yaml:1: not valid YAML: did not find expected node content"},
-		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner`},
+		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, encode, pools, attached, frontend, disagg, router, rollout, planner`},
 		{"two documents", "decode: 1\n---\ndecode: 2", "t.yaml:2:1: a second document starts here; use one file for each namespace"},
-		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner"},
-		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner"},
+		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, encode, pools, attached, frontend, disagg, router, rollout, planner"},
+		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, encode, pools, attached, frontend, disagg, router, rollout, planner"},
 		{"unknown in a section", "decode: 1\nrouter:\n  polcy: x", "t.yaml:3:3: router.polcy: unknown key; did you mean policy?; expected one of policy, active_decode_blocks_threshold, active_prefill_tokens_threshold, active_prefill_tokens_threshold_frac, session_affinity, session_affinity_ttl, queue_policy"},
 		{"twice", "decode: 1\ndecode: 2", "t.yaml:2:1: decode: set twice; first in line 1"},
 		{"short and long", "decode: 1\nprefill:\n  workers: x", `t.yaml:3:12: prefill.workers: "x" is not a whole number from 0 to 1024`},
@@ -130,10 +130,27 @@ func TestParseProblems(t *testing.T) {
 		{"words of a list", "decode: 1\nengine: {server: {command: [a, [b]]}}", "t.yaml:2:28: engine.server.command: a list in it; expected text"},
 		{"a server of encode workers", "decode: 1\nencode: {engine: {server: {url: x}}}", "t.yaml:2:19: encode.engine.server: unknown key; encode workers have no such option: they compute only the embeddings of images; expected one of backend, devices"},
 		{"an option of ours", "decode: {workers: 1, engine: {backend: vllm, kv_blocks: 5, server: {command: x}}}\nmodel: {name: m}", "t.yaml:1:57: decode.engine.kv_blocks: a server of vllm has its own option for it, which belongs into server.command"},
+		{"a pool's name", "decode: 1\npools: {A: {decode: 1}}", `t.yaml:2:9: pools: "A" is not the name of a pool: lower-case letters, digits and -, at most 63`},
+		{"no pool", "decode: 1\npools: 5", `t.yaml:2:8: pools: "5" is not a section; expected one of the keys the names of pools`},
+		{"unknown in a pool", "decode: 1\npools: {a: {decod: 1}}", "t.yaml:2:13: pools.a.decod: unknown key; did you mean decode?; expected one of model, placement, engine, prefill, decode, encode"},
+		{"a setting of a pool", "decode: 1\npools: {a: {disagg: {strategy: x}}}", "t.yaml:2:13: pools.a.disagg: unknown key; expected one of model, placement, engine, prefill, decode, encode"},
+		{"what a pool lacks", "decode: 1\npools: {a: {model: {name: a}, prefill: 1}}", "t.yaml:2:9: pools.a.decode.workers: prefill workers need at least one decode worker"},
+		{"a role of a pool", "decode: 1\npools: {a: {decode: many}}", `t.yaml:2:21: pools.a.decode.workers: "many" is not a whole number from 0 to 1024`},
+		{"images of a pool", "decode: 1\npools: {a: {decode: 1, encode: 1, model: {name: dynctl-tiny}}}", "t.yaml:2:32: pools.a.encode.workers: the built-in model dynctl-tiny sees no images; dynctl-tiny-vision does"},
+		{"a vision of a pool", "decode: 1\npools: {a: {decode: 1, encode: {engine: {kv_blocks: 1}}}}", "t.yaml:2:42: pools.a.encode.engine.kv_blocks: unknown key; encode workers have no such option: they compute only the embeddings of images; expected one of backend, devices"},
+		{"attached is no list", "decode: 1\nattached: {url: x}", "t.yaml:2:11: attached: a mapping is not a list of servers, each with url, engine, role and model"},
+		{"attached without url", "decode: 1\nattached: [{engine: vllm}]", "t.yaml:2:12: attached: a mapping is not a server with a url"},
+		{"attached twice", "decode: 1\nattached: [{url: 'http://a:1', engine: vllm, role: decode, model: m}, {url: 'http://a:1'}]", "t.yaml:2:71: attached.http://a:1: this server is there twice"},
+		{"attached unknown", "decode: 1\nattached: [{url: 'http://a:1', engine: vllm, rol: decode, model: m, role: decode}]", "t.yaml:2:46: attached.http://a:1: unknown key rol; did you mean role?; expected one of url, engine, role, model, path, node, served_model, connector, host, bootstrap_port, kv_events, kv_replay, api_key_file, ca_file, pair"},
+		{"attached set twice", "decode: 1\nattached: [{url: 'http://a:1', engine: vllm, model: m, role: decode, role: prefill}]", "t.yaml:2:70: attached.http://a:1: role is set twice"},
+		{"attached role", "decode: 1\nattached: [{url: 'http://a:1', engine: vllm, role: encode, model: m}]", `t.yaml:2:52: attached.http://a:1.role: "encode" is not one of prefill, decode`},
+		{"attached engine", "decode: 1\nattached: [{url: 'http://a:1', engine: cpu, role: decode, model: m}]", `t.yaml:2:40: attached.http://a:1.engine: "cpu" is not one of vllm, sglang, trtllm, openai`},
+		{"attached prefill", "decode: 1\nattached: [{url: 'http://a:1', engine: openai, role: prefill, model: m}]", "t.yaml:2:40: attached.http://a:1.engine: servers of openai exchange no KV blocks, so that they cannot be prefill workers"},
+		{"attached nowhere", "decode: 1\nattached: [{url: 'a:1', engine: openai, role: decode, model: m}]", "t.yaml:2:12: attached.a:1.url: not the address of a server, like http://gpu-3:8001 (a key goes into api_key_file)"},
 		{"all at once", "decode: x\nprefill: 1\nplacement: tight\nfoo: 1\nengine: {kv_blocks: -1}",
 			`t.yaml:1:9: decode.workers: "x" is not a whole number from 0 to 1024
 t.yaml:3:12: placement: "tight" is not one of spread, pack
-t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, encode, frontend, disagg, router, rollout, planner
+t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, encode, pools, attached, frontend, disagg, router, rollout, planner
 t.yaml:5:21: engine.kv_blocks: -1 is not a whole number from 0 to 1000000000`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -181,6 +198,84 @@ func TestParseServers(t *testing.T) {
 	}
 	if f := mustParse(t, "decode: 1\nmodel: {name: m}\nengine: {backend: openai, server: {url: 'http://a:1'}}"); f.Topology.Model.Path != "" {
 		t.Errorf("%+v", f.Topology.Model)
+	}
+}
+
+const mixedFile = `
+model: {name: m, path: /m}
+decode: 2
+pools:
+  small:
+    decode: 1
+  servers:
+    model: {name: m, path: /m}
+    engine:
+      backend: vllm
+      server: {command: vllm serve /m, env: {A: 1}}
+    prefill: 1
+    decode: {workers: 2, engine: {max_seqs: 0, server: {port: 8100}}}
+attached:
+  - {url: "http://gpu-3.lab:8001", engine: vllm, role: decode, model: big, kv_events: "tcp://gpu-3.lab:5557"}
+  - url: http://gpu-4.lab:8001
+    engine: vllm
+    role: prefill
+    model: big
+    path: /tok
+    node: node-2
+`
+
+// Pools and attached servers are read and written, and differ field by field.
+func TestParsePools(t *testing.T) {
+	f := mustParse(t, strings.Replace(mixedFile, "model: big, kv", "model: big, path: /tok, kv", 1))
+	big := cluster.ModelSpec{Name: "big"}
+	vllm := func(x cluster.External) cluster.EngineSpec {
+		return cluster.EngineSpec{Backend: cluster.BackendVLLM, Server: x}
+	}
+	want := cluster.Topology{
+		Model: cluster.ModelSpec{Name: "m", Path: "/m"}, Decode: 2,
+		Pools: map[string]cluster.Pool{
+			"small": {Model: cluster.ModelSpec{Name: cluster.BuiltinModelName}, Decode: 1},
+			"servers": {
+				Model: cluster.ModelSpec{Name: "m", Path: "/m"}, Prefill: 1, Decode: 2, Engine: vllm(cluster.External{Command: "vllm serve /m", Env: "A=1"}),
+				DecodeSpec: cluster.RoleSpec{Engine: cluster.EngineSpec{Server: cluster.External{Port: 8100}}},
+			},
+		},
+		Attached: []cluster.Attached{
+			{Model: big, Role: cluster.RoleDecode, Engine: vllm(cluster.External{URL: "http://gpu-3.lab:8001", Events: "tcp://gpu-3.lab:5557"})},
+			{Model: cluster.ModelSpec{Name: "big", Path: "/tok"}, Role: cluster.RolePrefill, Node: "node-2", Engine: vllm(cluster.External{URL: "http://gpu-4.lab:8001"})},
+		},
+	}
+	want.Attached[0].Model.Path = "/tok"
+	if _, err := Parse(Source{}, []byte(mixedFile)); err == nil || !strings.Contains(err.Error(), "attached.http://gpu-4.lab:8001.model: big is what") {
+		t.Errorf("two paths: %v", err)
+	}
+	if !f.Topology.Equal(want) {
+		t.Errorf("got  %+v\nwant %+v", f.Topology, want)
+	}
+	written := render(t, f)
+	again := mustParse(t, written)
+	if !again.Topology.Equal(f.Topology) {
+		t.Errorf("written\n%s\nand read %+v", written, again.Topology)
+	}
+	next := f.Clone()
+	for _, set := range []string{"pools.small.decode=3", "pools.small.model.path=dynctl-tiny-vision", "pools.new.decode=1", "attached.http://gpu-3.lab:8001.kv_events=", "pools.servers.engine.max_seqs=4", "attached.http://x:1.role=decode"} {
+		if err := next.Set(set, Source{}); err != nil {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	next.Complete()
+	got, _ := json.Marshal(Diff(f, next))
+	wantDiff := `[{"field":"pools.new.model.name","from":null,"to":"dynctl-tiny"},{"field":"pools.new.decode.workers","from":null,"to":1},{"field":"pools.servers.engine.max_num_seqs","from":null,"to":4},` +
+		`{"field":"pools.small.model.name","from":"dynctl-tiny","to":"dynctl-tiny-vision"},{"field":"pools.small.model.path","from":null,"to":"dynctl-tiny-vision"},{"field":"pools.small.decode.workers","from":1,"to":3},` +
+		`{"field":"attached.http://gpu-3.lab:8001.kv_events","from":"tcp://gpu-3.lab:5557","to":null},{"field":"attached.http://x:1.role","from":null,"to":"decode"}]`
+	if string(got) != wantDiff {
+		t.Errorf("differences\n%s\nwant\n%s", got, wantDiff)
+	}
+	if len(f.Topology.Pools) != 2 || f.Topology.Pools["small"].Decode != 1 || f.Topology.Attached[0].Engine.Server.Events == "" {
+		t.Errorf("the file it was copied from has changed: %+v", f.Topology)
+	}
+	if !strings.Contains(strings.Join(next.Notes, ""), "pools.servers.engine.max_num_seqs now") {
+		t.Errorf("notes %q", next.Notes)
 	}
 }
 
@@ -234,6 +329,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(content)
 	}
 	f.Add([]byte("decode: 1\nengine: {devices: [a, b], itl_target: 1ms}\ndisagg: {background_prefill: false}"))
+	f.Add([]byte(mixedFile))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		file, err := Parse(Source{Name: "f"}, content)

@@ -7,12 +7,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML writes the file: what is set, in the order of [Fields]. [Parse] reads it back.
+// YAML writes the file: what is set, in the order of [Fields], then pools and attached servers. [Parse] reads it back.
 func (f File) YAML() ([]byte, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
-	for _, fd := range Fields() {
+	for _, fd := range all(f) {
 		v := fd.Get(f)
-		if v == nil {
+		if v == nil || strings.HasPrefix(fd.Path, attachedSection+".") {
 			continue
 		}
 		at := root
@@ -20,14 +20,16 @@ func (f File) YAML() ([]byte, error) {
 		for _, name := range parts[:len(parts)-1] {
 			at = below(at, name)
 		}
-		value := &yaml.Node{}
-		if err := value.Encode(fd.written(v)); err != nil {
+		if err := put(at, parts[len(parts)-1], fd.written(v)); err != nil {
 			return nil, fmt.Errorf("write %s: %w", fd.Path, err)
 		}
-		if value.Kind == yaml.SequenceNode {
-			value.Style = yaml.FlowStyle
+	}
+	if len(f.Topology.Attached) > 0 {
+		servers, err := f.servers()
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", attachedSection, err)
 		}
-		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: parts[len(parts)-1]}, value)
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: attachedSection}, servers)
 	}
 	var b strings.Builder
 	enc := yaml.NewEncoder(&b)

@@ -12,7 +12,19 @@ import (
 func Schema() ([]byte, error) {
 	root := object("Topology of a dynctl cluster: dynctl up -f FILE.")
 	root["$schema"], root["title"] = "https://json-schema.org/draft/2020-12/schema", "dynctl topology"
-	for _, fd := range Fields() {
+	describe(root, Fields())
+	pool := object("A model with workers of its own.")
+	describe(pool, poolFields())
+	of := root["properties"].(map[string]any)
+	of[poolSection] = map[string]any{"type": "object", "description": "Models beside that one, with workers of their own, by name.", "additionalProperties": pool}
+	of[attachedSection] = map[string]any{"type": "array", "description": "Servers of other engines that run already.", "items": schemaOfAttached()}
+	b, err := json.MarshalIndent(root, "", "  ")
+	return append(b, '\n'), err
+}
+
+// describe adds the schemas of fields to that of their object.
+func describe(root map[string]any, list []Field) {
+	for _, fd := range list {
 		at := root
 		parts := strings.Split(fd.Path, ".")
 		for i := range parts[:len(parts)-1] {
@@ -20,8 +32,6 @@ func Schema() ([]byte, error) {
 		}
 		at["properties"].(map[string]any)[parts[len(parts)-1]] = fd.schema()
 	}
-	b, err := json.MarshalIndent(root, "", "  ")
-	return append(b, '\n'), err
 }
 
 func object(description string) map[string]any {

@@ -54,7 +54,7 @@ func scale() *action {
 				return "" // parse refuses it
 			}
 			next := *now
-			_ = client.Scaled(&next, order.Workers) // parse has checked it
+			_ = client.Scaled(&next, "", order.Workers) // parse has checked it
 			return fmt.Sprintf("From %s to %s. Surplus workers drain before they go.", shape(now), shape(&next))
 		},
 	}
@@ -82,7 +82,7 @@ func parseScale(m *moment.Moment, args []string) (client.Action, error) {
 		return order, errors.New("nothing was ever declared in this cluster")
 	default:
 		next := *now
-		return order, client.Scaled(&next, order.Workers)
+		return order, client.Scaled(&next, "", order.Workers)
 	}
 }
 

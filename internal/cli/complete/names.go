@@ -67,13 +67,26 @@ func NodeNames(v client.View) (out []cobra.Completion) {
 	return out
 }
 
-// Models completes the model that the cluster serves.
+// Pools completes the pools of the topology that have names.
+func Pools(a *command.App) cobra.CompletionFunc {
+	return From(a, func(v client.View) (out []cobra.Completion) {
+		if v.Topology == nil {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(v.Topology.Pools)) {
+			out = append(out, cobra.CompletionWithDesc(name, v.Topology.Pools[name].Model.Name))
+		}
+		return out
+	})
+}
+
+// Models completes the models that the cluster serves.
 func Models(a *command.App) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
 		Ask(a, cmd, func(ctx context.Context, c *client.Cluster) {
-			if v, err := c.View(ctx); err == nil && v.Topology != nil && v.Topology.Model.Name != "" {
-				out = append(out, v.Topology.Model.Name)
+			if v, err := c.View(ctx); err == nil && v.Topology != nil {
+				out = append(out, v.Topology.ModelNames()...)
 			}
 		})
 		return out, cobra.ShellCompDirectiveNoFileComp

@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,28 @@ func fieldText(v any) string {
 // Effects says what a change of the topology does to workers.
 func Effects(from, to cluster.Topology) []string {
 	out := []string{}
+	pools := from.PoolNames()
+	for _, pool := range to.PoolNames() {
+		if !slices.Contains(pools, pool) {
+			pools = append(pools, pool)
+		}
+	}
+	for _, pool := range pools {
+		for _, effect := range effects(from.In(pool), to.In(pool)) {
+			if pool != "" {
+				effect = pool + ": " + effect
+			}
+			out = append(out, effect)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "no worker restarts")
+	}
+	return out
+}
+
+// effects is Effects for one pool, nothing if there is none.
+func effects(from, to cluster.Topology) (out []string) {
 	for _, r := range cluster.Roles {
 		before, after := from.Count(r), to.Count(r)
 		oldModel, oldEngine := from.Specs(r)
@@ -68,17 +91,22 @@ func Effects(from, to cluster.Topology) []string {
 			out = append(out, human.Plural(-n, string(r)+" worker")+" drain and leave")
 		}
 	}
-	if len(out) == 0 {
-		out = append(out, "no worker restarts")
-	}
 	return out
 }
 
-// ModelPhrase names a model and where it comes from.
-func ModelPhrase(m cluster.ModelSpec) string {
+// ModelPhrase names the model of the main pool and where it comes from.
+func ModelPhrase(t cluster.Topology) string {
+	m := t.Model
+	_, e := t.Specs(cluster.RoleDecode)
 	text := m.Name + " (built-in)"
-	if m.Builtin() == "" {
+	switch {
+	case m.Builtin() == "":
 		text = m.Name + " from " + m.Path
+	case e.External():
+		text = m.Name
+	}
+	if e.External() {
+		text += " by " + e.Backend
 	}
 	if m.Quantize != "" {
 		text += " as " + m.Quantize

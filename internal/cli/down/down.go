@@ -246,9 +246,11 @@ func (d *downturn) removeWorkers(ctx context.Context, cfg config.Dynctl) error {
 		return d.remote(v)
 	}
 	if _, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
-		for _, role := range cluster.Roles {
-			n, _ := t.Of(role)
-			*n = 0
+		t.Attached = nil
+		for _, pool := range t.PoolNames() {
+			view := t.In(pool)
+			view.Prefill, view.Decode, view.Encode = 0, 0, 0
+			t.Put(pool, view)
 		}
 		t.Reason = declare.Reason(d.session, "")
 		return nil

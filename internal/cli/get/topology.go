@@ -123,7 +123,7 @@ func topologyTable(s listing.Scene, items []topologyRow, wide bool) *output.Tabl
 		default:
 			at = d.UpdatedAt.UTC().Format(time.RFC3339)
 		}
-		count := func(r cluster.Role) string { return fmt.Sprintf("%d/%d", d.ready[r], d.Count(r)) }
+		count := func(r cluster.Role) string { return fmt.Sprintf("%d/%d", d.ready[r], d.CountAll(r)) }
 		row := []string{d.cluster, human.OrDash(d.Model.Name), count(cluster.RolePrefill), count(cluster.RoleDecode), count(cluster.RoleEncode), strconv.FormatInt(d.Generation, 10), at, human.OrDash(d.UpdatedBy)}
 		if wide {
 			number := func(n int) string {

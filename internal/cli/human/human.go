@@ -3,6 +3,7 @@ package human
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,8 +90,20 @@ func Plural(n int, noun string) string {
 	return Commas(n) + " " + noun + "s"
 }
 
-// Shape prints how many workers a topology has: "2 prefill + 4 decode workers".
+// Shape prints how many workers a topology has: "2 prefill + 4 decode workers, pool small: 1
+// decode worker, 3 attached servers".
 func Shape(t cluster.Topology) string {
+	text := shape(t)
+	for _, name := range slices.Sorted(maps.Keys(t.Pools)) {
+		text += ", pool " + name + ": " + shape(t.In(name))
+	}
+	if n := len(t.Attached); n > 0 {
+		text += ", " + Plural(n, "attached server")
+	}
+	return text
+}
+
+func shape(t cluster.Topology) string {
 	var parts []string
 	last := cluster.RoleDecode
 	for _, r := range cluster.Roles {

@@ -28,8 +28,14 @@ type Standing struct {
 	Workers     []workerStanding // that shall serve, by name
 	Leaving     []cluster.Worker
 	parked      []string // drained on somebody's order
-	short       map[cluster.Role]int
+	short       map[group]int
 	surplus     int
+}
+
+// group is the workers of a role in a pool.
+type group struct {
+	pool string
+	role cluster.Role
 }
 
 type workerStanding struct {
@@ -45,37 +51,46 @@ type workerStanding struct {
 
 // Judge compares a view with the goal.
 func (g Goal) Judge(v client.View) Standing {
-	s := Standing{short: map[cluster.Role]int{}}
-	assigned, out := map[cluster.Role]int{}, map[cluster.Role]int{} // out: parked
-	ready := map[cluster.Role]int{}
+	s := Standing{short: map[group]int{}}
+	assigned, out := map[group]int{}, map[group]int{} // out: parked
+	ready := map[group]int{}
 	for _, w := range v.Workers() {
 		a, known := v.Assignments[w.Name]
+		of := group{a.Pool, a.Role}
 		switch {
 		case !known, a.Desire == cluster.DesireRemove: // what it said last goes with it
 			s.Leaving = append(s.Leaving, w)
 		case a.Desire == cluster.DesireDrain:
 			s.parked = append(s.parked, w.Name)
-			out[a.Role]++
+			out[of]++
 		default:
 			ws := workerStanding{Worker: w, unplaced: a.Node == "" && a.Unplaced != ""}
-			model, engine := g.Topo.Specs(a.Role)
+			model, engine := g.Topo.In(a.Pool).Specs(a.Role)
 			ws.ready = w.State.Serving() && w.Generation == a.Generation && w.InstanceID != 0 &&
 				a.Model == model && a.Engine == engine && a.Restarts >= g.Topo.Restarts && (g.Trust == nil || g.Trust(a.Node))
 			ws.refused = v.Refused(a)
 			ws.squeezed = w.NoMemory && w.FitsAlone
-			assigned[a.Role]++
+			assigned[of]++
 			if ws.ready {
-				ready[a.Role]++
+				ready[of]++
 			}
 			s.Workers = append(s.Workers, ws)
 		}
 	}
-	for _, r := range cluster.Roles {
-		want := max(g.Topo.Count(r)-out[r], 0)
-		s.Want += want
-		s.Ready += min(ready[r], want)
-		s.short[r] = max(want-ready[r], 0)
-		s.surplus += max(assigned[r]-want, 0)
+	for _, pool := range g.Topo.PoolNames() {
+		t := g.Topo.In(pool)
+		for _, r := range cluster.Roles {
+			of := group{pool, r}
+			want := max(t.Count(r)-out[of], 0)
+			s.Want += want
+			s.Ready += min(ready[of], want)
+			s.short[of] = max(want-ready[of], 0)
+			s.surplus += max(assigned[of]-want, 0)
+			delete(assigned, of)
+		}
+	}
+	for _, n := range assigned { // of pools that are gone
+		s.surplus += n
 	}
 	return s
 }
@@ -99,7 +114,13 @@ func (s Standing) Settled() bool {
 func (s Standing) Missing() []string {
 	var out []string
 	for _, r := range cluster.Roles {
-		if n := s.short[r]; n > 0 {
+		n := 0
+		for of, short := range s.short {
+			if of.role == r {
+				n += short
+			}
+		}
+		if n > 0 {
 			out = append(out, human.Plural(n, string(r)+" worker"))
 		}
 	}

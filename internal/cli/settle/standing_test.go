@@ -63,6 +63,11 @@ func TestJudge(t *testing.T) {
 		{"a status without an assignment", func(v *client.View) {
 			v.Status["worker-9"] = status(9, cluster.RoleDecode, cluster.StateReady)
 		}, nil, 3, 3, true, false},
+		{"a worker of a pool that is gone", func(v *client.View) {
+			a := assign(4, cluster.RoleDecode, cluster.DesireRun)
+			a.Pool = "old"
+			v.Assignments["worker-4"], v.Status["worker-4"] = a, status(4, cluster.RoleDecode, cluster.StateReady)
+		}, nil, 3, 3, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := view()
@@ -72,5 +77,33 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%d of %d, serving %t, settled %t; want %d of %d, %t, %t", s.Ready, s.Want, s.Serving(), s.Settled(), tc.ready, tc.want, tc.serving, tc.settled)
 			}
 		})
+	}
+}
+
+// Each pool and each attached server has workers of its own, which stand for no others.
+func TestJudgePools(t *testing.T) {
+	topo := cluster.Topology{Model: cluster.ModelSpec{Name: "m"}, Decode: 1}
+	topo.Put("small", cluster.Topology{Model: cluster.ModelSpec{Name: "s"}, Decode: 1})
+	topo.Attached = []cluster.Attached{{Model: cluster.ModelSpec{Name: "m"}, Role: cluster.RoleDecode, Engine: cluster.EngineSpec{Backend: cluster.BackendOpenAI, Server: cluster.External{URL: "http://a:1"}}}}
+	for _, tc := range []struct {
+		pools           []string
+		ready           int
+		serves, settled bool
+	}{
+		{[]string{"", "small", "http://a:1"}, 3, true, true},
+		{[]string{"", "", "small"}, 2, false, false},
+		{[]string{"small", "small", "small"}, 1, false, false},
+		{[]string{"", "small", "http://a:1", "gone"}, 3, true, false},
+	} {
+		v := client.View{Topology: &topo, Nodes: []cluster.Node{{ID: "n1"}}, Assignments: map[string]cluster.Assignment{}, Status: map[string]cluster.WorkerStatus{}}
+		for i, pool := range tc.pools {
+			name := cluster.WorkerName(i + 1)
+			model, engine := topo.In(pool).Specs(cluster.RoleDecode)
+			v.Assignments[name] = cluster.Assignment{Name: name, Pool: pool, Role: cluster.RoleDecode, Model: model, Engine: engine, Node: "n1", Desire: cluster.DesireRun}
+			v.Status[name] = cluster.WorkerStatus{Name: name, Role: cluster.RoleDecode, State: cluster.StateReady, InstanceID: 7}
+		}
+		if s := (Goal{Topo: topo}).Judge(v); s.Want != 3 || s.Ready != tc.ready || s.Serving() != tc.serves || s.Settled() != tc.settled {
+			t.Errorf("%q: %d of %d, serving %t, settled %t", tc.pools, s.Ready, s.Want, s.Serving(), s.Settled())
+		}
 	}
 }

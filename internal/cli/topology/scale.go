@@ -2,13 +2,18 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/complete"
 	"github.com/dynctl/dynctl/internal/cli/declare"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/human"
@@ -25,6 +30,7 @@ type ScaleOptions struct {
 
 	Session *session.Session
 
+	Pool                    string
 	Prefill, Decode, Encode int
 	DryRun                  bool
 }
@@ -35,11 +41,12 @@ func ScaleCommand(a *command.App) *cobra.Command {
 	cmd := a.Command(command.Verb{
 		Use: "scale", Short: "Change the numbers of workers", Group: command.GroupWorkers, Changes: true,
 		Long: `Roles without a flag keep their number. Surplus workers drain before they go; the command
-returns when all wanted workers serve and all others are gone.`,
+returns when all wanted workers serve and all others are gone. Attached servers are not
+counted: dynctl attach and dynctl detach.`,
 		Examples: []string{
 			"dynctl scale --decode 4",
 			"dynctl scale --prefill 2 --decode 6 --encode 2 --timeout 10m",
-			"dynctl scale --prefill 0       # decode workers prefill for themselves",
+			"dynctl scale --pool small --prefill 0   # decode workers of that pool do both",
 		},
 		See: []string{"dynctl up", "dynctl drain"},
 		Options: func(s *session.Session, _ []string) command.Runner {
@@ -52,10 +59,12 @@ returns when all wanted workers serve and all others are gone.`,
 	command.Count(fs, &o.Prefill, "prefill", 0, "prefill workers (default: as many as now)")
 	command.Count(fs, &o.Decode, "decode", 0, "decode workers (default: as many as now)")
 	command.Count(fs, &o.Encode, "encode", 0, "encode workers (default: as many as now)")
+	fs.StringVar(&o.Pool, "pool", "", "pool of the topology whose workers they are (default: the main one)")
+	_ = cmd.RegisterFlagCompletionFunc("pool", complete.Pools(a)) // fails for unknown flags only
 	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the change is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would change, and change nothing")
 	fs.Lookup("prefill").DefValue, fs.Lookup("decode").DefValue, fs.Lookup("encode").DefValue = "", "", ""
-	command.Grouped(fs, "Placement", "prefill", "decode", "encode")
+	command.Grouped(fs, "Placement", "prefill", "decode", "encode", "pool")
 	command.Grouped(fs, "Waiting", "dry-run")
 	return cmd
 }
@@ -63,6 +72,7 @@ returns when all wanted workers serve and all others are gone.`,
 // scaleResult is the outcome as -o json prints it.
 type scaleResult struct {
 	Cluster    string `json:"cluster"`
+	Pool       string `json:"pool,omitempty"`
 	Prefill    int    `json:"prefill"`
 	Decode     int    `json:"decode"`
 	Encode     int    `json:"encode"`
@@ -92,11 +102,14 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return &exit.Failure{Action: action, Err: err}
 	}
-	if before == nil || before.Model.Name == "" {
+	if before == nil || o.Pool == "" && before.Model.Name == "" {
 		return &exit.Failure{Action: action, Err: fmt.Errorf("nothing was ever declared in cluster %s", c.Name), Tries: []string{"dynctl up"}}
 	}
 	next := *before
-	if err := client.Scaled(&next, workers); err != nil {
+	switch err := client.Scaled(&next, o.Pool, workers); {
+	case errors.Is(err, client.ErrNoPool):
+		return &exit.Failure{Action: action, Err: err, Facts: []string{"pools: " + human.OrDash(strings.Join(slices.Sorted(maps.Keys(before.Pools)), ", "))}, Tries: []string{"dynctl get topology -o yaml"}}
+	case err != nil:
 		return &exit.UsageError{Text: "--" + err.Error()}
 	}
 	if err := c.CheckSight(ctx, *before, next); err != nil {
@@ -112,7 +125,7 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 	}
 	defer w.Close()
 	begin := o.Session.Out.Now()
-	topo, err := c.Scale(ctx, workers, declare.Reason(o.Session, ""))
+	topo, err := c.Scale(ctx, o.Pool, workers, declare.Reason(o.Session, ""))
 	switch {
 	case err != nil:
 		return &exit.Failure{Action: action, Err: err}
@@ -131,7 +144,8 @@ func (o *ScaleOptions) Run(ctx context.Context) error {
 
 func (o *ScaleOptions) answer(c *client.Cluster, t cluster.Topology, converged bool, begin time.Time) error {
 	took := o.Session.Out.Now().Sub(begin)
-	r := scaleResult{Cluster: c.Name, Prefill: t.Prefill, Decode: t.Decode, Encode: t.Encode, Generation: t.Generation, Converged: converged}
+	of := t.In(o.Pool)
+	r := scaleResult{Cluster: c.Name, Pool: o.Pool, Prefill: of.Prefill, Decode: of.Decode, Encode: of.Encode, Generation: t.Generation, Converged: converged}
 	text := fmt.Sprintf("%s changes to %s.\n", c.Name, human.Shape(t))
 	if converged {
 		ms := took.Milliseconds()

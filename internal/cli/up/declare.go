@@ -38,7 +38,7 @@ func (u *uplift) announce(ctx context.Context) error {
 		u.pause(fmt.Sprintf("%s changes from %s to %s, generation %d to %d:\n%s%s", u.c.Name, human.Shape(from), human.Shape(to),
 			from.Generation, from.Generation+1, declare.ChangeLines(changes), strings.Join(declare.Effects(from, to), "\n")))
 	case u.fresh:
-		u.pause(fmt.Sprintf("%s resumes the topology declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, human.Shape(from), declare.ModelPhrase(from.Model)))
+		u.pause(fmt.Sprintf("%s resumes the topology declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, human.Shape(from), declare.ModelPhrase(from)))
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (u *uplift) possible(ctx context.Context, from, to cluster.Topology) error 
 		f.Facts = u.watch.View().Impossible(to)
 	}
 	if path := to.Model.Path; len(f.Facts) == 0 && (path != from.Model.Path || to.Engine != from.Engine || to.Encode > from.Encode) {
-		if to.Model.Builtin() == "" && !u.session.External() {
+		if _, e := to.Specs(cluster.RoleDecode); to.Model.Builtin() == "" && !u.session.External() && !e.External() {
 			f.Facts = unservable(inspect.Look(ctx, path), to)
 		}
 	}

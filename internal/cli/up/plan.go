@@ -259,11 +259,11 @@ func (o *Options) plan(ctx context.Context) error {
 	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
 	switch {
 	case !fresh && len(changes) == 0:
-		fmt.Fprintf(&b, "would change nothing: %s, %s\n", human.Shape(to), declare.ModelPhrase(to.Model))
+		fmt.Fprintf(&b, "would change nothing: %s, %s\n", human.Shape(to), declare.ModelPhrase(to))
 	case fresh || from.Workers() == 0:
-		fmt.Fprintf(&b, "would declare %s, model %s\n", human.Shape(to), declare.ModelPhrase(to.Model))
+		fmt.Fprintf(&b, "would declare %s, model %s\n", human.Shape(to), declare.ModelPhrase(to))
 	default:
-		fmt.Fprintf(&b, "would change %s to %s, model %s\n", human.Shape(from), human.Shape(to), declare.ModelPhrase(to.Model))
+		fmt.Fprintf(&b, "would change %s to %s, model %s\n", human.Shape(from), human.Shape(to), declare.ModelPhrase(to))
 		b.WriteString(declare.ChangeLines(changes))
 		for _, e := range declare.Effects(from, to) {
 			fmt.Fprintf(&b, "%s\n", e)

@@ -149,7 +149,7 @@ func TestDesired(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := tc.o.desired(cluster.Revision{Topology: tc.now})
-			if got := r.Topology; err != nil || got != tc.want {
+			if got := r.Topology; err != nil || !got.Equal(tc.want) {
 				t.Errorf("got %+v %v\nwant %+v", got, err, tc.want)
 			}
 		})

@@ -26,7 +26,7 @@ func Text(ctx context.Context, s *session.Session, c *client.Cluster, order clie
 	next := now.Clone()
 	switch order.Kind {
 	case client.ActScale:
-		err = client.Scaled(&next.Topology, order.Workers)
+		err = client.Scaled(&next.Topology, "", order.Workers)
 	case client.ActSet:
 		err = next.Set(order.Setting+"="+order.Value, topofile.Source{})
 	default:

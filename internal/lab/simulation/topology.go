@@ -98,6 +98,12 @@ func Declared(f topofile.File, decode, prefill *profile.Profile) (c simulate.Con
 		prefill = decode
 	}
 	t := f.Topology
+	if len(t.Pools) > 0 {
+		without = append(without, "pools")
+	}
+	if len(t.Attached) > 0 {
+		without = append(without, "attached")
+	}
 	c = simulate.Config{
 		Prefill: t.Prefill, Decode: t.Decode, Profile: limited(decode, t, cluster.RoleDecode), PrefillProfile: limited(prefill, t, cluster.RolePrefill),
 		Policy: s.policy, Strategy: s.strategy, Sequential: !s.overlap, RemoteTimeout: s.timeout,

@@ -288,7 +288,7 @@ func (l *loop) configure(settings planner.Config, wrong error) bool {
 	return true
 }
 
-// devices returns how many devices the cluster has for workers, without those of encode workers; or how many
+// devices returns how many devices the cluster has for workers, without those of encode workers and of other pools; or how many
 // workers it has on them where these are more: CPU devices take several.
 func devices(v View) int {
 	have, used, others := 0, 0, 0
@@ -297,8 +297,8 @@ func devices(v View) int {
 	}
 	for _, a := range v.Assignments {
 		switch {
-		case a.Node == "":
-		case a.Role.HoldsKV():
+		case a.Device == "":
+		case planned(a):
 			used++
 		default:
 			others++

@@ -189,11 +189,15 @@ func (a *actor) remember(ctx context.Context, t cluster.Topology) error {
 	return err
 }
 
+// planned reports whether a worker is of those that the planner counts: prefill and decode workers of the
+// topology's main pool.
+func planned(a cluster.Assignment) bool { return a.Pool == "" && a.Role.HoldsKV() }
+
 // staying returns how many workers of a role the assignments have: all but those that leave and successors,
 // which stand for the workers that they replace.
 func staying(v View, role cluster.Role) (n int) {
 	for _, a := range v.Assignments {
-		if a.Role == role && a.Desire != cluster.DesireRemove && a.Replaces == "" {
+		if planned(a) && a.Role == role && a.Desire != cluster.DesireRemove && a.Replaces == "" {
 			n++
 		}
 	}
@@ -204,7 +208,7 @@ func staying(v View, role cluster.Role) (n int) {
 func ordered(v View) string {
 	for _, name := range sortedNames(v.Assignments) {
 		a := v.Assignments[name]
-		if !a.Role.HoldsKV() {
+		if !planned(a) {
 			continue
 		}
 		model, engine := v.Declared.Specs(a.Role)

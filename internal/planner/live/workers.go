@@ -81,7 +81,7 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 	var moving time.Duration
 	for _, name := range sortedNames(v.Assignments) {
 		a := v.Assignments[name]
-		if !a.Role.HoldsKV() {
+		if !planned(a) {
 			continue
 		}
 		st, stored := v.Status[name]
@@ -205,7 +205,7 @@ func (g *Gatherer) actions(now time.Time, v View) {
 	}
 	for _, name := range sortedNames(v.Assignments) {
 		a, st := v.Assignments[name], v.Status[name]
-		if !a.Role.HoldsKV() || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
+		if !planned(a) || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
 			continue
 		}
 		switch {

@@ -130,7 +130,7 @@ func (w *world) wrote(node string, before cluster.Topology) {
 	if !strings.Contains(raw, future) {
 		w.t.Errorf("%s lost a field: %s", node, raw)
 	}
-	if after == before {
+	if after.Equal(before) {
 		return
 	}
 	w.mu.Lock()

@@ -80,7 +80,7 @@ func Workers(v client.View, start string) Finding {
 		notes = append(notes, note)
 	}
 	want := t.Workers()
-	text := fmt.Sprintf("%d of %s serve %s", ready, human.Plural(want, "worker"), t.Model.Name)
+	text := fmt.Sprintf("%d of %s serve %s", ready, human.Plural(want, "worker"), strings.Join(t.ModelNames(), ", "))
 	if ready < want && worst == OK {
 		worst, fix = Warn, "dynctl ps"
 	}
