@@ -50,7 +50,7 @@ func Split(command string) ([]string, error) {
 		case c == '#' && !in:
 			return nil, errors.New("a comment (#) is in the command")
 		case c == '~' && !in, strings.IndexByte("|&;<>()$`", c) >= 0:
-			return nil, fmt.Errorf("%q has a meaning for shells, and no shell runs the command: quote it, or run sh -c '...'", c)
+			return nil, fmt.Errorf("%q has a meaning for shells, and no shell runs the command: quote it, or run sh -c '... \"$@\"' sh, which is given the rest", c)
 		default:
 			word.WriteByte(c)
 			in = true

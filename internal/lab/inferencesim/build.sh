@@ -32,5 +32,5 @@ rm vendor/sigs.k8s.io/controller-runtime/pkg/log/warning_handler.go
 
 mkdir -p "$(dirname "$out")"
 rm -f "$out.from"
-CGO_ENABLED=0 nice go build -mod=vendor -trimpath -ldflags='-s -w' -o "$out" .
+CGO_ENABLED=0 nice go build -mod=vendor -ldflags='-s -w' -o "$out" .
 echo "$from" >"$out.from"
