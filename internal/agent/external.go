@@ -1,18 +1,23 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/external/engines"
+	"github.com/dynctl/dynctl/internal/external/kvevents"
+	"github.com/dynctl/dynctl/internal/external/process"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/outside"
 	"github.com/dynctl/dynctl/internal/tokenizer"
@@ -54,6 +59,11 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		Backend: as.Engine.Backend, Model: cfg.Model, URL: cfg.URL, Connector: cfg.Connector(), Host: as.Engine.Server.Host,
 		BlockSize: a.models.engineSpec(as.Engine).BlockSize, Log: log,
 	}
+	if !as.Engine.Server.Attached() {
+		if err := a.startServer(as, &cfg, sc, &back, log); err != nil {
+			return nil, err
+		}
+	}
 	if sc.Engine, err = engines.New(cfg); err != nil {
 		return nil, err
 	}
@@ -72,9 +82,76 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 			return nil, errors.New("the server does not tell how long prompts may be: say it, max_model_len")
 		}
 	}
+	sc.NewEvents = serverEvents(cfg.Engine, sc, loaded.Card.HashSeed, log)
 	loaded.Server = sc
 	loaded.Release = func() { back.Run(serverStop, log) }
 	return loaded, nil
+}
+
+// startServer starts the server of a worker and completes how it is reached.
+func (a *Agent) startServer(as cluster.Assignment, cfg *engines.Config, sc *served.Config, back *undo.Stack, log *slog.Logger) error {
+	plan, err := process.Plan(process.Need{Backend: as.Engine.Backend, Role: as.Role, Server: as.Engine.Server, Host: a.cfg.Node.AdvertiseHost})
+	if err != nil {
+		return err
+	}
+	// The server must not see other devices than those of its worker.
+	if gpus, ok := strings.CutPrefix(as.Device, "gpu:"); ok && !slices.ContainsFunc(plan.Env, func(line string) bool { return strings.HasPrefix(line, visibleDevices) }) {
+		plan.Env = append(plan.Env, visibleDevices+strings.ReplaceAll(gpus, "+", ","))
+	}
+	log.Info("starting the server", "backend", as.Engine.Backend, "command", strings.Join(plan.Words, " "), "url", plan.URL)
+	p, err := process.Start(process.Config{Words: plan.Words, Env: plan.Env, Log: log})
+	if err != nil {
+		return err
+	}
+	back.Push("stop the server", p.Stop)
+	sc.Exited, sc.Exit = p.Done(), p.Err
+	cfg.URL, sc.URL = plan.URL, plan.URL
+	x := &cfg.Engine.Server
+	x.BootstrapPort = cmp.Or(plan.BootstrapPort, x.BootstrapPort)
+	x.Events, x.Replay = plan.Events, plan.Replay
+	return nil
+}
+
+// visibleDevices begins the line that says which GPUs a process sees.
+const visibleDevices = "CUDA_VISIBLE_DEVICES="
+
+// serverEvents returns what follows the KV events of a server, nil if it tells none.
+func serverEvents(spec cluster.EngineSpec, sc *served.Config, seed uint64, log *slog.Logger) func(served.EventSink) (served.Events, error) {
+	cfg := kvevents.Config{
+		Endpoint: spec.Server.Events, Replay: spec.Server.Replay, Ranks: max(sc.Facts.Ranks, 1), BlockSize: sc.BlockSize, HashSeed: seed, Log: log,
+	}
+	if cfg.Endpoint == cluster.EventsOff {
+		return nil
+	}
+	if d, ok := sc.Engine.(external.EventQueue); ok && cfg.Endpoint == "" {
+		cfg.Drain = d.DrainEvents
+	}
+	if cfg.Endpoint == "" && cfg.Drain == nil {
+		return nil
+	}
+	return func(sink served.EventSink) (served.Events, error) {
+		cfg.Sink = sink
+		f, err := kvevents.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return followedEvents{f, cmp.Or(cfg.Endpoint, sc.URL)}, nil
+	}
+}
+
+// followedEvents are the events of a server.
+type followedEvents struct {
+	*kvevents.Follower
+	endpoint string
+}
+
+// Status implements served.Events.
+func (e followedEvents) Status() cluster.ServerEvents {
+	f := e.Figures()
+	return cluster.ServerEvents{
+		Endpoint: e.endpoint, Publishers: f.Publishers, Batches: f.Batches, Events: f.Events, Gaps: f.Gaps, Replays: f.Replays, Restarts: f.Restarts,
+		Forgotten: f.Forgotten, Unknown: f.Unknown, Undecodable: f.Undecodable, Ignored: f.Ignored, Blocks: f.Blocks,
+	}
 }
 
 // awaitServer waits until a server is ready.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -43,6 +44,12 @@ type Sleeper interface {
 	Sleep(ctx context.Context) error
 	Wake(ctx context.Context) error
 	Asleep(ctx context.Context) (bool, error)
+}
+
+// EventQueue is an engine whose KV events wait in a queue that one consumer drains.
+type EventQueue interface {
+	// DrainEvents takes the events that wait; the caller closes the body.
+	DrainEvents(ctx context.Context) (io.ReadCloser, error)
 }
 
 // ErrNotReady is wrapped by errors about a server that is not there yet.
