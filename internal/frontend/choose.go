@@ -26,6 +26,9 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight 
 	for begin := time.Now(); ; {
 		inst, flight, err = g.pick()
 		now := time.Now()
+		if errors.Is(err, router.ErrNoWorkers) && g.stranded() {
+			return inst, flight, err
+		}
 		if errors.Is(err, router.ErrNoWorkers) && g.stuck.IsZero() && !last {
 			last = now.Sub(begin) >= g.patience()
 			select {
@@ -55,6 +58,9 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight 
 		return inst, flight, err
 	}
 }
+
+// stranded reports that no decode worker is left that can take the KV of the prefill worker.
+func (g *generation) stranded() bool { return g.hop != nil && !g.hasPeer(g.hop.rt) }
 
 func (g *generation) overloaded() bool {
 	for _, f := range g.failed {

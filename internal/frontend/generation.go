@@ -123,6 +123,9 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 		begin := time.Now()
 		inst, flight, err := g.choose(ctx)
 		leave(time.Since(begin))
+		if err != nil && g.stranded() && ctx.Err() == nil {
+			continue // without the KV, others may do
+		}
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ const whyEndsWithImage = "ends with an image"
 // prefill-first it has a prefill worker compute the prompt before the decode worker is
 // asked, or while that gets ready.
 func (g *generation) disaggregate(ctx context.Context) error {
-	if g.hop != nil && time.Now().Before(g.hop.deadline) {
+	if g.hop != nil && time.Now().Before(g.hop.deadline) && !g.stranded() {
 		return nil // the decode worker has refused; another one may use it
 	}
 	g.endHop()

@@ -110,6 +110,27 @@ func TestServerIsLost(t *testing.T) {
 	}
 }
 
+// KV whose only taker is gone holds nobody up: another worker computes the prompt.
+func TestPairIsLost(t *testing.T) {
+	w := newWorld(t)
+	var d *fake
+	var f *front
+	w.prefiller("p", func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		d.vanish(t)
+		patience.Until(t, "the decode server is gone", func() bool { return len(f.workers.Instances()) == 1 })
+		return handsOver("{}")(ctx, req, send)
+	}, vllmWorker("a"))
+	d = w.fake("d", say("abcdef"), vllmWorker("a"))
+	own := w.fake("own", say("abcdef"))
+	f = w.routed(routing(), 1, 2)
+	if a := wholeAnswer(t, f.post("/v1/completions", longPrompt())); a.Choices[0].Text != "abcdef" {
+		t.Fatalf("%+v", a)
+	}
+	if r := own.got(); len(r) != 1 || r[0].Disagg.Params != nil || len(d.got()) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // The first token of a prefill server may be the last one of the answer.
 func TestPrefillServerAnswers(t *testing.T) {
 	w := newWorld(t)
