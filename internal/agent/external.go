@@ -41,6 +41,7 @@ const (
 // loadServer brings a server of another engine up, or finds it, and waits until it is ready.
 // awaits is told what the worker waits for.
 func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog.Logger, awaits func(string)) (_ *worker.Loaded, err error) {
+	log = log.With("worker", as.Name)
 	var back undo.Stack
 	defer func() {
 		if err != nil {
@@ -71,6 +72,16 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		sc.Engine.Close()
 		return nil
 	})
+	var events *followedEvents
+	if strings.HasPrefix(cfg.Engine.Server.Events, "tcp://*:") {
+		if events, err = serverEvents(cfg.Engine, sc, 1, loaded.Card.HashSeed, log); err != nil {
+			return nil, err
+		}
+		back.Push("end listening for KV events", func(context.Context) error {
+			events.Close()
+			return nil
+		})
+	}
 	if sc.Facts, err = a.awaitServer(ctx, as, sc, awaits); err != nil {
 		return nil, err
 	}
@@ -82,7 +93,14 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 			return nil, errors.New("the server does not tell how long prompts may be: say it, max_model_len")
 		}
 	}
-	sc.NewEvents = serverEvents(cfg.Engine, sc, loaded.Card.HashSeed, log)
+	if events == nil {
+		if events, err = serverEvents(cfg.Engine, sc, sc.Facts.Ranks, loaded.Card.HashSeed, log); err != nil {
+			return nil, err
+		}
+	}
+	if events != nil {
+		sc.NewEvents = events.use
+	}
 	loaded.Server = sc
 	loaded.Release = func() { back.Run(serverStop, log) }
 	return loaded, nil
@@ -115,38 +133,39 @@ func (a *Agent) startServer(as cluster.Assignment, cfg *engines.Config, sc *serv
 // visibleDevices begins the line that says which GPUs a process sees.
 const visibleDevices = "CUDA_VISIBLE_DEVICES="
 
-// serverEvents returns what follows the KV events of a server, nil if it tells none.
-func serverEvents(spec cluster.EngineSpec, sc *served.Config, seed uint64, log *slog.Logger) func(served.EventSink) (served.Events, error) {
+// serverEvents makes what follows the KV events of a server, nil if it tells none. If the server
+// connects to the node, the node listens from now on: a server that starts may give up soon.
+func serverEvents(spec cluster.EngineSpec, sc *served.Config, ranks int, seed uint64, log *slog.Logger) (*followedEvents, error) {
+	e := &followedEvents{endpoint: spec.Server.Events}
 	cfg := kvevents.Config{
-		Endpoint: spec.Server.Events, Replay: spec.Server.Replay, Ranks: max(sc.Facts.Ranks, 1), BlockSize: sc.BlockSize, HashSeed: seed, Log: log,
-	}
-	if cfg.Endpoint == cluster.EventsOff {
-		return nil
+		Endpoint: spec.Server.Events, Replay: spec.Server.Replay, Ranks: max(ranks, 1), BlockSize: sc.BlockSize, HashSeed: seed, Sink: e, Log: log,
 	}
 	if d, ok := sc.Engine.(external.EventQueue); ok && cfg.Endpoint == "" {
-		cfg.Drain = d.DrainEvents
+		cfg.Drain, e.endpoint = d.DrainEvents, sc.URL
 	}
-	if cfg.Endpoint == "" && cfg.Drain == nil {
-		return nil
+	if cfg.Endpoint == cluster.EventsOff || cfg.Endpoint == "" && cfg.Drain == nil {
+		return nil, nil
 	}
-	return func(sink served.EventSink) (served.Events, error) {
-		cfg.Sink = sink
-		f, err := kvevents.New(cfg)
-		if err != nil {
-			return nil, err
-		}
-		return followedEvents{f, cmp.Or(cfg.Endpoint, sc.URL)}, nil
-	}
+	var err error
+	e.Follower, err = kvevents.New(cfg)
+	return e, err
+}
+
+// use has the events told to a sink, before Run.
+func (e *followedEvents) use(sink served.EventSink) (served.Events, error) {
+	e.EventSink = sink
+	return e, nil
 }
 
 // followedEvents are the events of a server.
 type followedEvents struct {
 	*kvevents.Follower
+	served.EventSink
 	endpoint string
 }
 
 // Status implements served.Events.
-func (e followedEvents) Status() cluster.ServerEvents {
+func (e *followedEvents) Status() cluster.ServerEvents {
 	f := e.Figures()
 	return cluster.ServerEvents{
 		Endpoint: e.endpoint, Publishers: f.Publishers, Batches: f.Batches, Events: f.Events, Gaps: f.Gaps, Replays: f.Replays, Restarts: f.Restarts,

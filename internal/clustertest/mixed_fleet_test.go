@@ -12,8 +12,10 @@ import (
 
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/external/inferencesimtest"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // simulator is a server of vLLM's kind that nobody here wrote, attached to a cluster.
@@ -157,7 +159,9 @@ func TestMixedFleet(t *testing.T) {
 	}
 	for _, name := range []string{c.workerOf(d), c.workerOf(p)} {
 		c.Insist(func(ctx context.Context) error { return c.Client.Drain(ctx, name, time.Now().Add(time.Minute), false) })
-		c.WaitView(name+" is drained", func(v client.View) bool { return v.Status[name].State == cluster.StateDrained && v.Status[name].Drain.Safe })
+		c.WaitView(name+" is drained", func(v client.View) bool {
+			return v.Status[name].State == cluster.StateDrained && v.Status[name].Drain.Safe
+		})
 		more("without " + name)
 		c.Insist(func(ctx context.Context) error { return c.Client.Resume(ctx, name) })
 		c.WaitView(name+" is back", func(v client.View) bool { return v.Status[name].State.Serving() })
@@ -174,4 +178,83 @@ func TestMixedFleet(t *testing.T) {
 	}
 	c.attach()
 	c.WaitReady(0, 2)
+}
+
+// KV events of either encoding make the frontend route by what servers have in their caches, and
+// a server that starts again has nothing.
+func TestEventsOfServers(t *testing.T) {
+	c := Start(t, Options{Model: builtinFolder(t), Config: func(cfg *config.Dynamod) { cfg.Router.Policy = "kv" }})
+	var all []*simulator
+	for _, encoding := range [][]string{nil, {"--use-vllm-map-event-format"}} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := ln.Addr().(*net.TCPAddr).Port
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+		flags := append([]string{"--enable-kvcache", "--block-size", "16", "--event-batch-size", "1", "--zmq-endpoint", fmt.Sprintf("tcp://127.0.0.1:%d", port)}, encoding...)
+		s := attachSimulator(t, c, cluster.RoleDecode, flags...)
+		s.spec.Engine.Server.Events = fmt.Sprintf("tcp://*:%d", port) // it connects
+		all = append(all, s)
+	}
+	// These servers try for seconds to connect where they tell events, and not again: they start
+	// when the node listens.
+	for _, s := range all {
+		s.Kill()
+	}
+	c.attach(all...)
+	for _, s := range all {
+		c.WaitView("the node waits for the server", func(v client.View) bool {
+			return c.workerOf(s) != "" && v.Status[c.workerOf(s)].State == cluster.StateLoading
+		})
+		s.start(t)
+	}
+	c.WaitReady(0, 2)
+	status := func(s *simulator) (st cluster.WorkerStatus) {
+		for _, st := range c.LiveStats() {
+			if st.Server != nil && st.Server.URL == s.URL {
+				return st
+			}
+		}
+		return st
+	}
+	for i, s := range all {
+		body := Body{"prompt": fmt.Sprint(i) + strings.Repeat(" words", 100), "max_tokens": 4, "nvext": Body{"decode_worker_id": c.workerOf(s)}}
+		if _, err := c.Complete(t.Context(), body); err != nil {
+			t.Fatal(err)
+		}
+		c.WaitView("the frontend knows its blocks", func(v client.View) bool {
+			known, err := c.Client.KVIndexes(t.Context(), v, protocol.KVIndexRequest{})
+			if err != nil || len(known) != 1 {
+				return false
+			}
+			for _, w := range known[0].Workers {
+				if w.Worker == c.workerOf(s) {
+					return w.Device > 0
+				}
+			}
+			return false
+		})
+	}
+	for range 3 {
+		for i := range all {
+			if _, err := c.Complete(t.Context(), Body{"prompt": fmt.Sprint(i) + strings.Repeat(" words", 100), "max_tokens": 4}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, s := range all {
+		if st := status(s); st.Stats.RequestsTotal != 4 || st.Server.Events.Undecodable+st.Server.Events.Unknown > 0 {
+			t.Errorf("server %d: %d requests, %+v", i, st.Stats.RequestsTotal, st.Server.Events)
+		}
+	}
+	all[0].Kill()
+	c.serves(all[0], false)
+	all[0].start(t)
+	c.serves(all[0], true)
+	if e := status(all[0]).Server.Events; e.Blocks != 0 {
+		t.Errorf("a server that has just started: %+v", e)
+	}
 }
