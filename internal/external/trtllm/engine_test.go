@@ -95,6 +95,20 @@ func TestFirstLegIsTheAnswer(t *testing.T) {
 	}
 }
 
+// Where both servers were asked at once, the generation server answers in any case.
+func TestFirstLegIsNoAnswerAtOnce(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"choices":[{"finish_reason":"stop","token_ids":[7]}],"usage":{"prompt_tokens":1}}`))
+	}))
+	t.Cleanup(server.Close)
+	e := at(t, server.URL, externaltest.Options{Connector: "generation-first"})
+	r := externaltest.Ask([]uint32{1}, 4)
+	r.Meeting = &external.Meeting{Room: 5}
+	if p, err := e.Prefill(t.Context(), r); err != nil || p.Answer != nil || p.Handoff != nil || p.PromptTokens != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // For a client's body, the answer has the form that the client asked for.
 func TestFirstLegIsTheAnswerToABody(t *testing.T) {
 	const messages = `[{"role":"user","content":"x"}]`

@@ -160,12 +160,12 @@ func (e *Engine) prefill(ctx context.Context, r *external.Request) (external.Pre
 	if reply.Usage != nil {
 		p.PromptTokens = reply.Usage.Prompt
 	}
+	if r.Meeting != nil {
+		return p, nil // the generation server answers in any case
+	}
 	if reply.ended() {
 		p.Answer, err = e.answerOf(r, answer, reply, streams, usage)
 		return p, err
-	}
-	if r.Meeting != nil {
-		return p, nil
 	}
 	h, err := reply.handoff()
 	if err != nil {
