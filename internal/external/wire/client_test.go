@@ -46,7 +46,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: x\n\ndata: [DONE]\n\n")
 			w.(http.Flusher).Flush()
-			_, _ = io.WriteString(w, ": bye\n\n")
+			<-time.After(20 * time.Millisecond) // the end comes after the mark was read
 		case "/refuse":
 			http.Error(w, "no", http.StatusBadRequest)
 		default:
@@ -180,7 +180,10 @@ func TestLimits(t *testing.T) {
 	if _, err := c.Compute(t.Context(), "/slow", nil, nil); err == nil || !errors.Is(err, errSilent) {
 		t.Errorf("a silent server: %v", err)
 	}
-	d := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, maxControl+1)) }, nil)
+	d := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(make([]byte, maxControl+1<<20))
+		<-r.Context().Done()
+	}, func(c *Config) { c.Limits.Control = 5 * time.Second })
 	if _, err := d.Get(t.Context(), "/huge"); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("an endless answer: %v", err)
 	}
