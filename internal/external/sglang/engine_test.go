@@ -197,6 +197,9 @@ func TestLegsAreEqual(t *testing.T) {
 // A request that its client left is aborted by its id.
 func TestAbort(t *testing.T) {
 	d, e := start(t, externaltest.Options{Connector: wire.ConnectorNone}, nil)
+	if _, err := externaltest.Collect(t.Context(), t, e, externaltest.Ask(externaltest.Prompt(8), 8)); err != nil || len(d.Aborted()) != 0 {
+		t.Errorf("a request that came to its end: %v, aborted %v", err, d.Aborted())
+	}
 	d.Fail(externaltest.Stall)
 	ctx, cancel := context.WithCancel(t.Context())
 	err := e.Generate(ctx, externaltest.Ask(externaltest.Prompt(8), 8), func(protocol.EngineOutput) error {

@@ -119,6 +119,26 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
+// vLLM itself takes the params of /inference/v1/generate elsewhere than other servers do.
+func TestExchangeByGenerate(t *testing.T) {
+	fabric := externaltest.NewFabric()
+	_, prefill := start(t, externaltest.Options{Fabric: fabric}, nil)
+	server, decode := start(t, externaltest.Options{Fabric: fabric}, nil)
+	tokensOnly := &dialect{version: "0.13.0", generate: true}
+	prefill.learned, decode.learned = tokensOnly, tokensOnly
+	prompt := externaltest.Prompt(20)
+	r := externaltest.Ask(prompt, 4)
+	p, err := prefill.Prefill(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Handoff = p.Handoff
+	a, err := externaltest.Collect(t.Context(), t, decode, r)
+	if err != nil || !slices.Equal(a.IDs, externaltest.Continue(externaltest.Hash(512), prompt, 4)) || fabric.Moved() != 1 || server.Last(t).Path != pathGenerate {
+		t.Errorf("tokens %v, %v; moved %d, wrong %v", a.IDs, err, fabric.Moved(), fabric.Wrong())
+	}
+}
+
 // A server without a connector answers as if nothing were amiss.
 func TestNoParams(t *testing.T) {
 	for name, o := range map[string]externaltest.Options{"vLLM": {Connector: wire.ConnectorNone}, "simulator": {Connector: wire.ConnectorNone, Simulator: true}} {
