@@ -168,6 +168,12 @@ func (c *call) usage(prompt, completion, cached int) map[string]any {
 // cachedOf is how much of a prompt of n tokens a double finds in its cache: some.
 func cachedOf(n int) int { return n / 16 * 8 }
 
+// promptIsIDs reports whether the prompt of a text completion is a list of tokens.
+func (c *call) promptIsIDs() bool {
+	raw := bytes.TrimSpace(c.fields["prompt"])
+	return len(raw) > 0 && raw[0] == '['
+}
+
 // prompt reads the prompt of a text completion, or the messages of a chat.
 func (c *call) prompt() ([]uint32, error) {
 	if raw, ok := c.fields["messages"]; ok {

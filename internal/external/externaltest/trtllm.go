@@ -173,6 +173,9 @@ func (d *Double) trtExchange(a *answer, p *trtParams, stream bool) bool {
 	if err == nil {
 		err = d.fabric.take(p.Context.String(), prompt, string(told))
 	}
+	if err == nil && c.fields["prompt_token_ids"] == nil && !c.promptIsIDs() {
+		d.fabric.note("the generation server tokenizes the prompt again")
+	}
 	if err == nil && (len(p.First) != 1 || p.First[0] != d.o.Next(prompt)%d.o.Vocab) {
 		err = fmt.Errorf("the first token became %v", p.First)
 	}
