@@ -197,6 +197,7 @@ func TestWhatCounts(t *testing.T) {
 		{stored(5, nil, nil, nil, nil, 3), 2, 5}, // twice
 		{[]any{"BlockRemoved", []int{5}, nil, 3}, 2, 5},
 		{[]any{"BlockRemoved", []int{5, 4}, nil, 3}, 0, 5},
+		{stored(8, 1, "GPU", "adapter", nil, 3), 0, 6},
 	} {
 		f.take(s, uint64(i), encode(t, step.event))
 		if n := f.Figures(); n.Blocks != step.blocks || n.Ignored != step.ignored || n.Undecodable != 0 {

@@ -37,6 +37,7 @@ type double struct {
 	mute    bool
 	losing  bool // every second message
 	refused bool
+	lags    int // messages that it does not have yet
 }
 
 // newDouble starts a server. It listens for subscribers unless they are to be connected.
@@ -133,7 +134,7 @@ func (d *double) answer(c net.Conn) {
 		defer d.mu.Unlock()
 		from := binary.BigEndian.Uint64(ask[1])
 		first := d.next - uint64(len(d.kept))
-		for i, payload := range d.kept {
+		for i, payload := range d.kept[:max(0, len(d.kept)-d.lags)] {
 			if seq := first + uint64(i); seq >= from && (!d.losing || i%2 == 0) {
 				d.reply(z, seq, payload)
 			}

@@ -102,6 +102,7 @@ func TestGapWithoutReplay(t *testing.T) {
 		"refused":      func(d *double) { d.refused = true },
 		"loses, too":   func(d *double) { d.losing = true },
 		"no end":       func(d *double) { d.noEnd = true },
+		"lags behind":  func(d *double) { d.lags = 2 },
 		"buffer ended": func(d *double) { d.kept = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +177,21 @@ func TestRestart(t *testing.T) {
 			holds(t, f, tc.published+1, func(n Figures) bool { return n.Restarts == 1 && n.Forgotten >= 1 })
 		})
 	}
+}
+
+// A restart is seen behind a proxy, too, which keeps the connection, and where the numbers are
+// those of messages that were replayed.
+func TestRestartAfterReplay(t *testing.T) {
+	d := newDouble(t, false)
+	d.lose(block(1, 0, 1))
+	d.lose(block(2, 1, 2))
+	f := start(t, config(t, d), nil)
+	d.await(1)
+	d.publish(block(3, 2, 3))
+	holds(t, f, 3, nil)
+	d.restart()
+	d.publish(block(4, 0, 4))
+	holds(t, f, 1, func(n Figures) bool { return n.Restarts == 1 })
 }
 
 // A connection that breaks costs nothing if nothing is lost, or all is replayed.

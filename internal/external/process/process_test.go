@@ -28,15 +28,16 @@ import (
 
 const role = "PROCESS_TEST_ROLE"
 
-// family is a server with a child, a grandchild, and one that has left its session. Each
-// writes its number into the directory.
+// family is a server with a child, a grandchild, one without its environment, and one that has
+// left its session. Each writes its number into the directory.
 const family = `cd "$1"; echo $$ > first
 sh -c 'echo $$ > child; sleep 1000 & echo $! > grandchild; wait' &
+env -i PATH="$PATH" sh -c 'echo $$ > bare; exec sleep 1000' &
 setsid sh -c 'echo $$ > stray; exec sleep 1000' < /dev/null > /dev/null 2>&1 &
 echo ready
 wait`
 
-var relatives = []string{"first", "child", "grandchild", "stray"}
+var relatives = []string{"first", "child", "grandchild", "bare", "stray"}
 
 // TestMain also is a process with a server that is killed.
 func TestMain(m *testing.M) {

@@ -17,11 +17,11 @@ import (
 const watching = `trap '' HUP INT QUIT TERM
 read -r group
 while read -r _; do :; done
-[ -z "$group" ] || kill -KILL -- "-$group" 2> /dev/null
+[ -z "$group" ] || kill -s KILL -- "-$group" 2> /dev/null
 for each in 1 2 3; do
 	for environ in $(grep -alsF -- "$1" /proc/[0-9]*/environ 2> /dev/null); do
 		pid=${environ#/proc/}
-		kill -KILL "${pid%/environ}" 2> /dev/null
+		kill -s KILL "${pid%/environ}" 2> /dev/null
 	done
 done`
 
