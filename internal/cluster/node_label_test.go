@@ -13,6 +13,16 @@ func TestDeviceLabel(t *testing.T) {
 		}
 	}
 	n := &Node{Devices: []Device{{ID: "cpu:0", Name: "cpu 32c", Cores: 32}}}
+	for want, w := range map[string]Worker{
+		"cpu0 32c":            {WorkerStatus: WorkerStatus{Device: "cpu:0"}},
+		"cpu0 32c vllm":       {WorkerStatus: WorkerStatus{Device: "cpu:0"}, Engine: "vllm"},
+		"sglang gpu-3.a:8001": {Engine: "sglang", Server: "http://gpu-3.a:8001"},
+		"":                    {},
+	} {
+		if got := w.Place(n); got != want {
+			t.Errorf("%+v: %q, want %q", w, got, want)
+		}
+	}
 	if a, b, c := n.DeviceLabel("cpu:0"), n.DeviceLabel("gpu:1"), (*Node)(nil).DeviceLabel("cpu:0"); a != "cpu0 32c" || b != "gpu1" || c != "cpu0" {
 		t.Errorf("%q, %q, %q", a, b, c)
 	}

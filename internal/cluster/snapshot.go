@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Snapshot is the whole state of a cluster at one moment, as operators see it. Unknown
 // values are nil pointers or empty, never invented zeros.
@@ -59,6 +62,11 @@ func (f Freshness) Live() bool { return f.StaleSince.IsZero() }
 type Worker struct {
 	WorkerStatus
 	Desire Desire `json:"desire,omitempty"`
+	// Pool is the worker's pool in the topology, empty for the main one. Engine and Server are
+	// set for engines that others wrote: the backend, and the URL of a server that ran already.
+	Pool   string `json:"pool,omitempty"`
+	Engine string `json:"engine,omitempty"`
+	Server string `json:"server,omitempty"`
 	// Replaces names the worker that drains once this one serves. ReplacedBy names this
 	// worker's successor.
 	Replaces   string         `json:"replaces,omitempty"`
@@ -76,6 +84,16 @@ type Worker struct {
 	// at all, the limit is three heartbeats. In a list of workers that were asked, it is
 	// set for those that did not answer.
 	Stale bool `json:"stale,omitempty"`
+}
+
+// Place returns a short label for what the worker computes on: the device and, if others wrote
+// its engine, that, as "gpu0 H200 vllm" or "vllm gpu-3:8001". n is its node, or nil.
+func (w *Worker) Place(n *Node) string {
+	on := []string{n.DeviceLabel(w.Device), w.Engine}
+	if _, host, ok := strings.Cut(w.Server, "://"); ok {
+		on = []string{w.Engine, host}
+	}
+	return strings.TrimSpace(strings.Join(on, " "))
 }
 
 // ImageRates are what an encode worker does; nil where two samples, or images, are missing.

@@ -151,7 +151,7 @@ func (d *nodeDrainer) screen(led *settle.Ledger, v client.View, now time.Time, o
 				r.Detail = "until " + s.Name + " serves, which is " + human.State(s)
 				r.Line += ", " + s.Name + " " + string(s.State)
 			}
-			r.Cells = []string{name, string(w.Role), human.Device(v.Nodes, w.Node, w.Device), r.Word}
+			r.Cells = []string{name, string(w.Role), human.Place(v.Nodes, w), r.Word}
 			rows[name] = r
 		}
 	}

@@ -53,7 +53,7 @@ func (d view) screen(now time.Time, over bool) progress.Screen {
 	case d.replace && !d.obeyed:
 		state = "waits for a successor"
 	}
-	s.Title = strings.Join(slices.DeleteFunc([]string{d.name, string(d.worker.Role), human.Device(d.nodes, d.worker.Node, d.worker.Device), state},
+	s.Title = strings.Join(slices.DeleteFunc([]string{d.name, string(d.worker.Role), human.Place(d.nodes, d.worker), state},
 		func(p string) bool { return p == "" }), "  ")
 	switch {
 	case !d.stale.IsZero():

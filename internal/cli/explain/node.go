@@ -127,7 +127,7 @@ func explainLiveNode(v client.View, n fleet.NodeRow, leader string) *Explanation
 	workers := v.Workers()
 	for _, name := range n.Workers {
 		w := workers[slices.IndexFunc(workers, func(w cluster.Worker) bool { return w.Name == name })] // nodeRows has it from there
-		text := fmt.Sprintf("%s %s on %s, %s", name, w.Role, human.Device(v.Nodes, n.ID, w.Device), w.State)
+		text := fmt.Sprintf("%s %s on %s, %s", name, w.Role, human.Place(v.Nodes, w), w.State)
 		if w.Reason != "" {
 			text += ": " + w.Reason
 		}

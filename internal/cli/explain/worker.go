@@ -196,7 +196,7 @@ func explainDraining(x *Explanation, v client.View, a cluster.Assignment, assign
 // workerFacts adds what does not depend on the state.
 func (x *Explanation) workerFacts(v client.View, a cluster.Assignment, assigned bool, w cluster.Worker) {
 	place := human.OrDash(w.Node)
-	if d := human.Device(v.Nodes, w.Node, w.Device); d != "" {
+	if d := human.Place(v.Nodes, w); d != "" {
 		place = d + " of " + place
 	}
 	x.fact("role", "%s, on %s", w.Role, place)

@@ -159,7 +159,7 @@ func workersTable(s *session.Session, v client.View, workers []cluster.Worker, w
 			}
 		}
 		row := []string{
-			w.Name, string(w.Role), human.OrDash(human.Device(v.Nodes, w.Node, w.Device)), state, seqs, kv, human.OrDash(w.Node),
+			w.Name, string(w.Role), human.OrDash(human.Place(v.Nodes, w)), state, seqs, kv, human.OrDash(w.Node),
 			startText(w.Uptime, w.StartedAt, tty),
 		}
 		if wide {

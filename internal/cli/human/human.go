@@ -41,6 +41,15 @@ func Device(nodes []cluster.Node, node, id string) string {
 	return nodes[i].DeviceLabel(id)
 }
 
+// Place names what a worker computes on: its device and, if others wrote it, its engine.
+func Place(nodes []cluster.Node, w cluster.Worker) string {
+	i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.ID == w.Node || n.Name == w.Node })
+	if i < 0 {
+		return w.Place(nil)
+	}
+	return w.Place(&nodes[i])
+}
+
 // Age prints how long something lasts, in two units: 45s, 14m, 2h11m, 3d04h.
 func Age(d time.Duration) string {
 	d = max(d, 0)

@@ -45,7 +45,7 @@ func (l *Ledger) Note(item string, done bool, now time.Time) time.Duration {
 
 // Worker is the row of a worker that shall serve.
 func (l *Ledger) Worker(w cluster.Worker, nodes []cluster.Node, done bool, now time.Time) progress.Row {
-	device := human.Device(nodes, w.Node, w.Device)
+	device := human.Place(nodes, w)
 	word := string(w.State)
 	r := progress.Row{Item: w.Name, Kind: string(w.Role), State: progress.Running, Took: l.Note(w.Name, done, now)}
 	switch {
@@ -104,6 +104,6 @@ func (l *Ledger) Leaving(w cluster.Worker, nodes []cluster.Node, gone bool, now 
 	default:
 		r.Line += r.Word
 	}
-	r.Cells = []string{w.Name, string(w.Role), human.Device(nodes, w.Node, w.Device), r.Word}
+	r.Cells = []string{w.Name, string(w.Role), human.Place(nodes, w), r.Word}
 	return r
 }

@@ -42,7 +42,7 @@ func factsOf(s *cluster.Snapshot) Facts {
 			node = &s.Nodes[at]
 			f.Nodes[at].add(w)
 		}
-		f.Devices[i] = node.DeviceLabel(w.Device)
+		f.Devices[i] = w.Place(node)
 		f.Hosts[i] = w.Node
 		if node != nil {
 			f.Hosts[i], f.Versions[i] = node.Host, node.Version
