@@ -11,14 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/complete"
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Options attach one service and hold it.
+// Options attach one service and hold it, or make a server of another engine a worker.
 type Options struct {
+	serverOptions
+
 	Session *session.Session
 	Service cluster.Service
 	Node    string // holds it; empty: the one of this machine
@@ -29,22 +32,17 @@ type Options struct {
 func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
-		Use: "attach [endpoint] <url>", Short: "Let a service behind a URL answer an endpoint, or be the engine of a model", Group: command.GroupRun, Changes: true,
-		Long: `The service may be a program in any language. A dynamod of this machine holds a lease for
-it, sends it each request as a POST with JSON, and passes the answer on. The service is in
-discovery while it is ready: while it accepts connections, or answers --ready-url with 200.
-It leaves when this command ends; requests that run then have 30 s to end.
-
-An answer is one JSON document (application/json), or lines (application/x-ndjson) of
-{"item":...}, with {"end":true} or {"error":{"kind":"overloaded","message":"..."}} at the end.
-With --model, requests hold text, token_ids and max_tokens, and items have text or token_ids.`,
+		Use: "attach [endpoint] <url>", Short: "Let a server or a service that runs already join", Group: command.GroupRun, Changes: true,
+		Long: `With --engine, a running server of that engine becomes a worker, until dynctl detach.
+Otherwise the URL is a service in any language, which answers an endpoint or, with --model,
+computes for a model until this command ends. docs/sdk.md describes its requests.`,
 		Examples: []string{
+			"dynctl attach http://gpu-3:8001 --engine vllm --role decode --kv-events tcp://gpu-3:5557",
 			"dynctl attach dyn://dynamo.backend.hello http://127.0.0.1:9000/hello",
-			"dynctl attach --model parrot http://127.0.0.1:9000/llm --ready-url http://127.0.0.1:9000/ready",
 			"dynctl attach --model llama --model-dir ~/models/llama http://127.0.0.1:9000/generate",
 		},
 		Args: cobra.RangeArgs(1, 2),
-		See:  []string{"dynctl call", "dynctl get endpoints"},
+		See:  []string{"dynctl detach", "dynctl call", "dynctl get endpoints"},
 		Options: func(s *session.Session, args []string) command.Runner {
 			o.Session, o.Service.URL = s, args[len(args)-1]
 			o.Service.Endpoint = strings.Join(args[:len(args)-1], "")
@@ -53,13 +51,24 @@ With --model, requests hold text, token_ids and max_tokens, and items have text 
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&o.Service.ReadyURL, "ready-url", "", "ask here whether the service is ready; without it, it is when it accepts connections")
-	fs.StringVar(&o.Model.Name, "model", "", "name of the model whose engine the service is, in place of an endpoint")
-	fs.StringVar(&o.Model.Dir, "model-dir", "", "folder with its tokenizer and chat template; without it, bytes are tokens")
-	command.Count(fs, &o.Model.ContextLength, "context-length", 0, "most tokens of a prompt and its answer; 0 means 4096")
-	command.Count(fs, &o.Model.Concurrent, "concurrent", 0, "how many requests the service handles well at a time; 0 means 64")
-	fs.StringVar(&o.Node, "node", "", "node that holds the service; it must reach the URL")
+	server := &o.server.Engine.Server
+	fs.StringVar(&o.Model.Name, "model", "", "name of the model that it serves")
+	fs.StringVar(&o.Model.Dir, "model-dir", "", "folder with the model's tokenizer and chat template")
+	fs.StringVar(&o.Node, "node", "", "node that holds it; it must reach the URL")
+	fs.StringVar(&o.server.Engine.Backend, "engine", "", "the server is "+strings.Join(cluster.ExternalBackends(), ", "))
+	fs.StringVar(&o.role, "role", string(cluster.RoleDecode), "prefill or decode")
+	fs.StringVar(&server.Events, "kv-events", "", "where it publishes KV events, as tcp://host:port, or off")
+	fs.StringVar(&server.Connector, "connector", "", "how it exchanges KV, or none (default: the engine's usual way)")
+	fs.StringVar(&server.KeyFile, "api-key-file", "", "file on the node with its API key")
+	fs.StringVar(&server.CAFile, "ca-file", "", "file on the node with certificates to check its own against")
+	fs.StringVar(&o.Service.ReadyURL, "ready-url", "", "ask here if the service is ready (default: if it accepts connections)")
+	command.Count(fs, &o.Model.ContextLength, "context-length", 0, "most tokens of prompt and answer of the service; 0 means 4096")
+	command.Count(fs, &o.Model.Concurrent, "concurrent", 0, "requests that the service handles well at a time; 0 means 64")
+	o.AddFlags(fs, 5*time.Minute, "how long to wait for a server", "it is declared")
+	command.Grouped(fs, "Flags", "timeout", "no-wait", "progress")
 	_ = cmd.MarkFlagDirname("model-dir") // fails for unknown flags only
+	_ = cmd.RegisterFlagCompletionFunc("engine", complete.Words(cluster.ExternalBackends()...))
+	_ = cmd.RegisterFlagCompletionFunc("role", complete.Words(string(cluster.RolePrefill), string(cluster.RoleDecode)))
 	return cmd
 }
 
@@ -68,6 +77,9 @@ const again = 2 * time.Second
 
 // Run attaches the service until ctx ends.
 func (o *Options) Run(ctx context.Context) error {
+	if o.Session.Given("engine") {
+		return o.serve(ctx)
+	}
 	if err := o.complete(); err != nil {
 		return err
 	}
@@ -101,8 +113,42 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 }
 
+// serve makes a server of another engine a worker.
+func (o *Options) serve(ctx context.Context) error {
+	for _, flag := range []string{"ready-url", "context-length", "concurrent"} {
+		if o.Session.Given(flag) {
+			return &exit.UsageError{Text: "--" + flag + " is for services: a server of an engine says that itself"}
+		}
+	}
+	if o.Service.Endpoint != "" {
+		return &exit.UsageError{Text: "--engine takes a URL alone: the worker's endpoint follows from its role"}
+	}
+	role, err := cluster.ParseRole(o.role)
+	if err != nil {
+		return &exit.UsageError{Text: "--role: " + err.Error()}
+	}
+	o.session, o.server.Role, o.server.Node, o.server.Model.Name = o.Session, role, o.Node, o.Model.Name
+	o.server.Engine.Server.URL = o.Service.URL
+	for _, path := range []struct {
+		to   *string
+		from string
+	}{
+		{&o.server.Model.Path, o.Model.Dir}, {&o.server.Engine.Server.KeyFile, o.server.Engine.Server.KeyFile}, {&o.server.Engine.Server.CAFile, o.server.Engine.Server.CAFile},
+	} {
+		if path.from != "" {
+			*path.to = o.Session.Env.Path(path.from)
+		}
+	}
+	return o.run(ctx)
+}
+
 // complete checks the options against each other.
 func (o *Options) complete() error {
+	for _, flag := range append([]string{"timeout", "no-wait", "progress"}, serverFlags...) {
+		if o.Session.Given(flag) {
+			return &exit.UsageError{Text: "--" + flag + " belongs to --engine"}
+		}
+	}
 	given := o.Session.Given("model-dir") || o.Session.Given("context-length") || o.Session.Given("concurrent")
 	switch {
 	case (o.Service.Endpoint == "") == (o.Model.Name == ""):

@@ -1,9 +1,11 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cli/exit"
@@ -22,12 +24,19 @@ type Wait struct {
 	Doing     string // scaling
 	Timeout   time.Duration
 	Progress  string // how it is shown
+	// Pools are the pools that are waited for; nil waits for all.
+	Pools []string
+	// Undo is the command that takes the change back, by default dynctl rollback, and Tries
+	// are commands that show more about what is waited for.
+	Undo  string
+	Tries []string
 }
 
 // Run waits for a topology that was declared.
 func (o Wait) Run(ctx context.Context, c *client.Cluster, w *client.Watch, topo cluster.Topology) error {
-	g, led, known, before := Goal{Topo: topo}, NewLedger(o.Out.Now()), map[string]cluster.Worker{}, Restarts(w.View())
+	g, led, known, before := Goal{Topo: topo, Pools: o.Pools}, NewLedger(o.Out.Now()), map[string]cluster.Worker{}, Restarts(w.View())
 	var s Standing
+	undo := cmp.Or(o.Undo, "dynctl rollback")
 	var unplaced Patience
 	watching := Watching{
 		Out: o.Out, Progress: o.Progress, Timeout: o.Timeout,
@@ -35,7 +44,7 @@ func (o Wait) Run(ctx context.Context, c *client.Cluster, w *client.Watch, topo 
 		Late: func() *exit.Failure {
 			return &exit.Failure{
 				Action: fmt.Sprintf("%s is not as declared after %s", c.Name, human.Duration(o.Timeout)), Err: errors.New(s.WaitsFor()),
-				Facts: []string{"the work goes on"}, Tries: []string{"dynctl ps"},
+				Facts: append(s.Reasons(), "the work goes on"), Tries: append([]string{"dynctl ps"}, o.Tries...),
 			}
 		},
 	}
@@ -54,11 +63,11 @@ func (o Wait) Run(ctx context.Context, c *client.Cluster, w *client.Watch, topo 
 			return screen, true, nil
 		}
 		if _, f := s.Impossible(before); f != nil {
-			f.Tries = append([]string{"dynctl rollback"}, f.Tries...)
+			f.Tries = slices.Concat([]string{undo}, f.Tries, o.Tries)
 			return screen, false, f
 		}
 		if who, why := s.Homeless(); unplaced.Over(who != "" && len(s.Leaving) == 0) {
-			err = &exit.Failure{Action: "cannot place " + who, Err: errors.New(why), Facts: append(s.GoOn(), "it starts when a device has room"), Tries: []string{"dynctl rollback", "dynctl ps --nodes -o wide"}}
+			err = &exit.Failure{Action: "cannot place " + who, Err: errors.New(why), Facts: append(s.GoOn(), "it starts when a device has room"), Tries: []string{undo, "dynctl ps --nodes -o wide"}}
 		}
 		return screen, false, err
 	})

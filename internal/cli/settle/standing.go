@@ -20,6 +20,8 @@ type Goal struct {
 	// Trust says whether what workers of a node say counts; nil trusts all. What a
 	// killed process left in the store looks alive until its lease expires.
 	Trust func(nodeID string) bool
+	// Pools are the only ones that count; nil means all.
+	Pools []string
 }
 
 // Standing is the progress of a cluster towards a goal.
@@ -57,6 +59,9 @@ func (g Goal) Judge(v client.View) Standing {
 	for _, w := range v.Workers() {
 		a, known := v.Assignments[w.Name]
 		of := group{a.Pool, a.Role}
+		if g.Pools != nil && (!known || !slices.Contains(g.Pools, a.Pool)) {
+			continue
+		}
 		switch {
 		case !known, a.Desire == cluster.DesireRemove: // what it said last goes with it
 			s.Leaving = append(s.Leaving, w)
@@ -77,7 +82,11 @@ func (g Goal) Judge(v client.View) Standing {
 			s.Workers = append(s.Workers, ws)
 		}
 	}
-	for _, pool := range g.Topo.PoolNames() {
+	pools := g.Pools
+	if pools == nil {
+		pools = g.Topo.PoolNames()
+	}
+	for _, pool := range pools {
 		t := g.Topo.In(pool)
 		for _, r := range cluster.Roles {
 			of := group{pool, r}
@@ -170,6 +179,16 @@ func (s Standing) GoOn() (facts []string) {
 		facts = []string{names[0] + " still serves, unchanged"}
 	case len(names) > 1:
 		facts = []string{human.Names(names) + " still serve, unchanged"}
+	}
+	return facts
+}
+
+// Reasons says what keeps workers from serving, as far as they tell.
+func (s Standing) Reasons() (facts []string) {
+	for _, w := range s.Workers {
+		if !w.ready && w.Reason != "" {
+			facts = append(facts, fmt.Sprintf("%s %s: %s", w.Name, w.State, w.Reason))
+		}
 	}
 	return facts
 }
