@@ -60,10 +60,14 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		Backend: as.Engine.Backend, Model: cfg.Model, URL: cfg.URL, Connector: cfg.Connector(), Host: as.Engine.Server.Host,
 		BlockSize: a.models.engineSpec(as.Engine).BlockSize, Log: log,
 	}
+	listen := strings.HasPrefix(cfg.Engine.Server.Events, "tcp://*:") // the server connects
+	ranks := 1
 	if !as.Engine.Server.Attached() {
-		if err := a.startServer(as, &cfg, sc, &back, log); err != nil {
+		plan, err := a.startServer(as, &cfg, sc, &back, log)
+		if err != nil {
 			return nil, err
 		}
+		listen, ranks = plan.Listen, plan.Ranks
 	}
 	if sc.Engine, err = engines.New(cfg); err != nil {
 		return nil, err
@@ -73,8 +77,8 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		return nil
 	})
 	var events *followedEvents
-	if strings.HasPrefix(cfg.Engine.Server.Events, "tcp://*:") {
-		if events, err = serverEvents(cfg.Engine, sc, 1, loaded.Card.HashSeed, log); err != nil {
+	if listen {
+		if events, err = serverEvents(cfg.Engine, sc, ranks, true, loaded.Card.HashSeed, log); err != nil {
 			return nil, err
 		}
 		back.Push("end listening for KV events", func(context.Context) error {
@@ -94,7 +98,7 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		}
 	}
 	if events == nil {
-		if events, err = serverEvents(cfg.Engine, sc, sc.Facts.Ranks, loaded.Card.HashSeed, log); err != nil {
+		if events, err = serverEvents(cfg.Engine, sc, sc.Facts.Ranks, false, loaded.Card.HashSeed, log); err != nil {
 			return nil, err
 		}
 	}
@@ -107,10 +111,10 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 }
 
 // startServer starts the server of a worker and completes how it is reached.
-func (a *Agent) startServer(as cluster.Assignment, cfg *engines.Config, sc *served.Config, back *undo.Stack, log *slog.Logger) error {
+func (a *Agent) startServer(as cluster.Assignment, cfg *engines.Config, sc *served.Config, back *undo.Stack, log *slog.Logger) (process.Launch, error) {
 	plan, err := process.Plan(process.Need{Backend: as.Engine.Backend, Role: as.Role, Server: as.Engine.Server, Host: a.cfg.Node.AdvertiseHost})
 	if err != nil {
-		return err
+		return plan, err
 	}
 	// The server must not see other devices than those of its worker.
 	if gpus, ok := strings.CutPrefix(as.Device, "gpu:"); ok && !slices.ContainsFunc(plan.Env, func(line string) bool { return strings.HasPrefix(line, visibleDevices) }) {
@@ -119,15 +123,17 @@ func (a *Agent) startServer(as cluster.Assignment, cfg *engines.Config, sc *serv
 	log.Info("starting the server", "backend", as.Engine.Backend, "command", strings.Join(plan.Words, " "), "url", plan.URL)
 	p, err := process.Start(process.Config{Words: plan.Words, Env: plan.Env, Log: log})
 	if err != nil {
-		return err
+		return plan, err
 	}
 	back.Push("stop the server", p.Stop)
 	sc.Exited, sc.Exit = p.Done(), p.Err
 	cfg.URL, sc.URL = plan.URL, plan.URL
 	x := &cfg.Engine.Server
 	x.BootstrapPort = cmp.Or(plan.BootstrapPort, x.BootstrapPort)
-	x.Events, x.Replay = plan.Events, plan.Replay
-	return nil
+	if x.Events != cluster.EventsOff {
+		x.Events, x.Replay = plan.Events, plan.Replay
+	}
+	return plan, nil
 }
 
 // visibleDevices begins the line that says which GPUs a process sees.
@@ -135,10 +141,10 @@ const visibleDevices = "CUDA_VISIBLE_DEVICES="
 
 // serverEvents makes what follows the KV events of a server, nil if it tells none. If the server
 // connects to the node, the node listens from now on: a server that starts may give up soon.
-func serverEvents(spec cluster.EngineSpec, sc *served.Config, ranks int, seed uint64, log *slog.Logger) (*followedEvents, error) {
+func serverEvents(spec cluster.EngineSpec, sc *served.Config, ranks int, listen bool, seed uint64, log *slog.Logger) (*followedEvents, error) {
 	e := &followedEvents{endpoint: spec.Server.Events}
 	cfg := kvevents.Config{
-		Endpoint: spec.Server.Events, Replay: spec.Server.Replay, Ranks: max(ranks, 1), BlockSize: sc.BlockSize, HashSeed: seed, Sink: e, Log: log,
+		Endpoint: spec.Server.Events, Replay: spec.Server.Replay, Listen: listen, Ranks: max(ranks, 1), BlockSize: sc.BlockSize, HashSeed: seed, Sink: e, Log: log,
 	}
 	if d, ok := sc.Engine.(external.EventQueue); ok && cfg.Endpoint == "" {
 		cfg.Drain, e.endpoint = d.DrainEvents, sc.URL

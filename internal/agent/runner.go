@@ -266,7 +266,7 @@ func (r *runner) idleLocked(as cluster.Assignment) {
 	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
 	st.TensorParallel = 0
 	st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory, st.FitsAlone = 0, 0, 0, 0, false, false
-	st.Declined, st.Server = cluster.Declined{}, nil
+	st.Declined, st.ServerStatus = cluster.Declined{}, nil
 	s := &st.Stats
 	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0
 	s.KVActive, s.KVCached, s.KVIncoming, s.KVOutgoing, s.Quarantined = 0, 0, 0, 0, 0

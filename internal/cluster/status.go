@@ -67,9 +67,9 @@ type WorkerStatus struct {
 	// KVEpoch and KVNext are the worker's KVPosition.
 	KVEpoch uint64 `json:"kv_epoch,omitempty"`
 	KVNext  uint64 `json:"kv_next,omitempty"`
-	// Server is set while the worker uses a server that others wrote. It is never changed once
+	// ServerStatus is set while the worker uses a server that others wrote. It is never changed once
 	// it is set.
-	Server *ServerStatus `json:"server,omitempty"`
+	ServerStatus *ServerStatus `json:"server_status,omitempty"`
 }
 
 // PoolBytes estimates the size in bytes of a KV pool with the blocks that want asks for.

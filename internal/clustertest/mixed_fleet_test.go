@@ -214,7 +214,7 @@ func TestEventsOfServers(t *testing.T) {
 	c.WaitReady(0, 2)
 	status := func(s *simulator) (st cluster.WorkerStatus) {
 		for _, st := range c.LiveStats() {
-			if st.Server != nil && st.Server.URL == s.URL {
+			if st.ServerStatus != nil && st.ServerStatus.URL == s.URL {
 				return st
 			}
 		}
@@ -246,15 +246,15 @@ func TestEventsOfServers(t *testing.T) {
 		}
 	}
 	for i, s := range all {
-		if st := status(s); st.Stats.RequestsTotal != 4 || st.Server.Events.Undecodable+st.Server.Events.Unknown > 0 {
-			t.Errorf("server %d: %d requests, %+v", i, st.Stats.RequestsTotal, st.Server.Events)
+		if st := status(s); st.Stats.RequestsTotal != 4 || st.ServerStatus.Events.Undecodable+st.ServerStatus.Events.Unknown > 0 {
+			t.Errorf("server %d: %d requests, %+v", i, st.Stats.RequestsTotal, st.ServerStatus.Events)
 		}
 	}
 	all[0].Kill()
 	c.serves(all[0], false)
 	all[0].start(t)
 	c.serves(all[0], true)
-	if e := status(all[0]).Server.Events; e.Blocks != 0 {
+	if e := status(all[0]).ServerStatus.Events; e.Blocks != 0 {
 		t.Errorf("a server that has just started: %+v", e)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -25,6 +26,10 @@ const whyPromptProbs = "prompt logprobs"
 // whyEndsWithImage is the reason for a local prefill of a prompt whose last position, which the
 // decode worker computes, belongs to an image.
 const whyEndsWithImage = "ends with an image"
+
+// whyManyAnswers is the reason for a local prefill of a body that asks for more than one answer:
+// servers exchange the KV of one prompt for one.
+const whyManyAnswers = "several answers"
 
 // disaggregate says in the request how its prompt is prefilled. With the strategy
 // prefill-first it has a prefill worker compute the prompt before the decode worker is
@@ -86,6 +91,9 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	}
 	if n := len(g.req.Media); n > 0 && g.req.Body == nil && g.req.Media[n-1].End == len(g.req.TokenIDs) {
 		return whyEndsWithImage
+	}
+	if g.req.Body != nil && external.Splittable(g.req.Body) != nil {
+		return whyManyAnswers
 	}
 	g.current()
 	begin := time.Now()

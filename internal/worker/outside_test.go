@@ -91,7 +91,7 @@ func TestOutsideWorker(t *testing.T) {
 		t.Errorf("%+v, %v", card, err)
 	}
 	eventually(t, "its cache is told", func() bool { return r.Status().KVNext == 1 })
-	if s := r.Status().Server; s == nil || s.Backend != cluster.BackendVLLM || s.Pair != "a" || s.Events == nil || s.Events.Publishers != 1 {
+	if s := r.Status().ServerStatus; s == nil || s.Backend != cluster.BackendVLLM || s.Pair != "a" || s.Events == nil || s.Events.Publishers != 1 {
 		t.Errorf("%+v", s)
 	}
 

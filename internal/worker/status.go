@@ -80,7 +80,7 @@ func (w *Worker) Status() cluster.WorkerStatus {
 		st.LeaseTTLMS = t.drt.Lease().TTL.Milliseconds()
 	}
 	if c := w.core.Load(); c != nil {
-		st.Stats, st.Server = c.figures(w.Role()), c.server()
+		st.Stats, st.ServerStatus = c.figures(w.Role()), c.server()
 		if !w.Role().HoldsKV() {
 			st.MemoryBytes, st.BlockBytes = 0, 0
 		}

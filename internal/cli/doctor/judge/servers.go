@@ -22,7 +22,7 @@ func Servers(v client.View) Finding {
 			continue
 		}
 		s.all++
-		if w.Server == nil {
+		if w.ServerStatus == nil {
 			s.absent(w, a)
 			s.waits[w.Model] = true
 			continue
@@ -85,7 +85,7 @@ func (s *servers) absent(w cluster.Worker, a cluster.Assignment) {
 
 // alone judges what a server tells by itself.
 func (s *servers) alone(w cluster.Worker) {
-	sv := w.Server
+	sv := w.ServerStatus
 	switch e := sv.Events; {
 	case e == nil && (sv.Backend == cluster.BackendVLLM || sv.Backend == cluster.BackendSGLang):
 		s.add(Warn, "start it with --kv-events-config and say where: server.kv_events", "%s: nobody follows its KV events, so that prompts are not routed by its cache", w.Name)
@@ -147,7 +147,7 @@ func (s *servers) together(model string, all []cluster.Worker) {
 	for _, p := range prefills {
 		var pairs []cluster.Worker
 		for _, d := range decodes {
-			if d.Server.Backend == p.Server.Backend && d.Server.Pair == p.Server.Pair && d.Server.Connector == p.Server.Connector {
+			if d.ServerStatus.Backend == p.ServerStatus.Backend && d.ServerStatus.Pair == p.ServerStatus.Pair && d.ServerStatus.Connector == p.ServerStatus.Connector {
 				pairs = append(pairs, d)
 			}
 		}
@@ -158,21 +158,21 @@ func (s *servers) together(model string, all []cluster.Worker) {
 			continue
 		}
 		for _, d := range pairs {
-			if p.Server.BlockSize > d.Server.BlockSize && d.Server.BlockSize > 0 && p.Server.Backend == cluster.BackendVLLM {
-				s.add(Fail, "start both with the same --block-size", "%s has KV blocks of %d tokens, larger than the %d of %s", p.Name, p.Server.BlockSize, d.Server.BlockSize, d.Name)
+			if p.ServerStatus.BlockSize > d.ServerStatus.BlockSize && d.ServerStatus.BlockSize > 0 && p.ServerStatus.Backend == cluster.BackendVLLM {
+				s.add(Fail, "start both with the same --block-size", "%s has KV blocks of %d tokens, larger than the %d of %s", p.Name, p.ServerStatus.BlockSize, d.ServerStatus.BlockSize, d.Name)
 			}
-			if loopback(p.Server.SideChannel) && hostOf(p.Server.URL) != hostOf(d.Server.URL) {
+			if loopback(p.ServerStatus.SideChannel) && hostOf(p.ServerStatus.URL) != hostOf(d.ServerStatus.URL) {
 				fix := "set server.host of " + p.Name + " to an address of its machine"
-				if p.Server.Backend == cluster.BackendVLLM {
-					fix = "start it with VLLM_NIXL_SIDE_CHANNEL_HOST=" + hostOf(p.Server.URL) + ", or " + fix
+				if p.ServerStatus.Backend == cluster.BackendVLLM {
+					fix = "start it with VLLM_NIXL_SIDE_CHANNEL_HOST=" + hostOf(p.ServerStatus.URL) + ", or " + fix
 				}
-				s.add(Fail, fix, "%s tells %s to fetch KV from %s, which is another machine there", p.Name, d.Name, p.Server.SideChannel)
+				s.add(Fail, fix, "%s tells %s to fetch KV from %s, which is another machine there", p.Name, d.Name, p.ServerStatus.SideChannel)
 			}
 		}
 	}
 	for _, d := range decodes {
-		if d.Server.NeedsPrefill && len(prefills) == 0 && !s.waits[model] {
-			s.add(Fail, "attach or start a prefill server of "+d.Server.Backend, "%s computes no prompts, and %s has no prefill server", d.Name, model)
+		if d.ServerStatus.NeedsPrefill && len(prefills) == 0 && !s.waits[model] {
+			s.add(Fail, "attach or start a prefill server of "+d.ServerStatus.Backend, "%s computes no prompts, and %s has no prefill server", d.Name, model)
 		}
 	}
 	least, most := lengths(all)
@@ -183,14 +183,14 @@ func (s *servers) together(model string, all []cluster.Worker) {
 
 // unpaired says why a prefill server has nobody to exchange KV with.
 func (s *servers) unpaired(p cluster.Worker, decodes []cluster.Worker) {
-	switch i := slices.IndexFunc(decodes, func(d cluster.Worker) bool { return d.Server.Backend == p.Server.Backend }); {
+	switch i := slices.IndexFunc(decodes, func(d cluster.Worker) bool { return d.ServerStatus.Backend == p.ServerStatus.Backend }); {
 	case i < 0:
-		s.add(Fail, "attach or start a decode server of "+p.Server.Backend, "%s has no decode server of %s to exchange KV with", p.Name, p.Server.Backend)
-	case decodes[i].Server.Connector != p.Server.Connector:
-		s.add(Fail, "give both the same connector", "%s and %s exchange no KV: connectors %s and %s", p.Name, decodes[i].Name, p.Server.Connector, decodes[i].Server.Connector)
+		s.add(Fail, "attach or start a decode server of "+p.ServerStatus.Backend, "%s has no decode server of %s to exchange KV with", p.Name, p.ServerStatus.Backend)
+	case decodes[i].ServerStatus.Connector != p.ServerStatus.Connector:
+		s.add(Fail, "give both the same connector", "%s and %s exchange no KV: connectors %s and %s", p.Name, decodes[i].Name, p.ServerStatus.Connector, decodes[i].ServerStatus.Connector)
 	default:
 		d := decodes[i]
-		s.add(Fail, "run the same version, model and KV type on both, or state a common server.pair", "%s and %s exchange no KV: %s", p.Name, d.Name, differ(p.Server.Pair, d.Server.Pair))
+		s.add(Fail, "run the same version, model and KV type on both, or state a common server.pair", "%s and %s exchange no KV: %s", p.Name, d.Name, differ(p.ServerStatus.Pair, d.ServerStatus.Pair))
 	}
 }
 
@@ -212,7 +212,7 @@ func differ(a, b string) string {
 // lengths returns the least and the largest known context length.
 func lengths(all []cluster.Worker) (least, most int) {
 	for _, w := range all {
-		if n := w.Server.MaxModelLen; n > 0 {
+		if n := w.ServerStatus.MaxModelLen; n > 0 {
 			if least == 0 || n < least {
 				least = n
 			}

@@ -12,19 +12,19 @@ import (
 func TestServers(t *testing.T) {
 	pair := func(change func(p, d *cluster.WorkerStatus)) func() []cluster.WorkerStatus {
 		return func() []cluster.WorkerStatus {
-			p := cluster.WorkerStatus{Name: "worker-1", Role: cluster.RolePrefill, Model: "m", State: cluster.StateReady, Node: "node-1", Server: &cluster.ServerStatus{
+			p := cluster.WorkerStatus{Name: "worker-1", Role: cluster.RolePrefill, Model: "m", State: cluster.StateReady, Node: "node-1", ServerStatus: &cluster.ServerStatus{
 				Backend: cluster.BackendVLLM, URL: "http://gpu-1:8001", Connector: "nixl", Pair: "vllm|nixl|0.10|m|auto", BlockSize: 16, MaxModelLen: 4096, Events: &cluster.ServerEvents{Endpoint: "tcp://gpu-1:5557", Publishers: 1},
 			}}
 			d := p
-			server, events := *p.Server, *p.Server.Events
+			server, events := *p.ServerStatus, *p.ServerStatus.Events
 			server.URL, server.Events = "http://gpu-2:8001", &events
-			d.Name, d.Role, d.Server = "worker-2", cluster.RoleDecode, &server
+			d.Name, d.Role, d.ServerStatus = "worker-2", cluster.RoleDecode, &server
 			change(&p, &d)
 			return []cluster.WorkerStatus{p, d}
 		}
 	}
 	failed := func(reason string) func(p, d *cluster.WorkerStatus) {
-		return func(_, d *cluster.WorkerStatus) { d.Server, d.State, d.Reason = nil, cluster.StateFailed, reason }
+		return func(_, d *cluster.WorkerStatus) { d.ServerStatus, d.State, d.Reason = nil, cluster.StateFailed, reason }
 	}
 	for name, tc := range map[string]struct {
 		all                func() []cluster.WorkerStatus
@@ -37,28 +37,28 @@ func TestServers(t *testing.T) {
 		"unknown CA":    {pair(failed("x509: certificate signed by unknown authority")), Fail, "x509", "ca_file"},
 		"wrong name":    {pair(failed(`the server has the models ["a"], not "m"`)), Fail, `not "m"`, "dynctl logs worker-2"},
 		"loading": {pair(func(_, d *cluster.WorkerStatus) {
-			d.Server, d.State, d.Reason = nil, cluster.StateLoading, "server is not ready"
+			d.ServerStatus, d.State, d.Reason = nil, cluster.StateLoading, "server is not ready"
 		}), Warn, "not ready", "dynctl logs worker-2"},
-		"events off":    {pair(func(p, _ *cluster.WorkerStatus) { p.Server.Events = nil }), Warn, "worker-1: nobody follows", "--kv-events-config"},
-		"events silent": {pair(func(_, d *cluster.WorkerStatus) { d.Server.Events.Publishers = 0 }), Fail, "worker-2: no KV events come from tcp://gpu-1:5557", "port open for node node-1"},
-		"other events":  {pair(func(_, d *cluster.WorkerStatus) { d.Server.Events.Undecodable = 3 }), Fail, "3 messages", "kv_events: off"},
-		"lost events":   {pair(func(_, d *cluster.WorkerStatus) { d.Server.Events.Gaps = 3 }), Warn, "3 losses", "replay_endpoint"},
-		"no metrics":    {pair(func(_, d *cluster.WorkerStatus) { d.Server.NoLoad = "404" }), Warn, "does not tell its load: 404", "/metrics"},
+		"events off":    {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.Events = nil }), Warn, "worker-1: nobody follows", "--kv-events-config"},
+		"events silent": {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Events.Publishers = 0 }), Fail, "worker-2: no KV events come from tcp://gpu-1:5557", "port open for node node-1"},
+		"other events":  {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Events.Undecodable = 3 }), Fail, "3 messages", "kv_events: off"},
+		"lost events":   {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Events.Gaps = 3 }), Warn, "3 losses", "replay_endpoint"},
+		"no metrics":    {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.NoLoad = "404" }), Warn, "does not tell its load: 404", "/metrics"},
 		"no connector": {pair(func(p, _ *cluster.WorkerStatus) {
-			p.Server.FirstLegs, p.Server.FailedLegs, p.Server.LegFailure = 2, 2, "no kv_transfer_params"
+			p.ServerStatus.FirstLegs, p.ServerStatus.FailedLegs, p.ServerStatus.LegFailure = 2, 2, "no kv_transfer_params"
 		}), Fail, "2 of 2 prompts for decode servers failed: no kv_transfer_params", "--kv-transfer-config"},
-		"some fail":  {pair(func(p, _ *cluster.WorkerStatus) { p.Server.FirstLegs, p.Server.FailedLegs = 2, 1 }), Warn, "1 of 2", "--kv-transfer-config"},
-		"stranded":   {pair(func(p, _ *cluster.WorkerStatus) { p.Server.FirstLegs, p.Server.StrandedLegs = 9, 1 }), Warn, "1 of 9", "busy"},
-		"versions":   {pair(func(_, d *cluster.WorkerStatus) { d.Server.Pair = "vllm|nixl|0.11|m|auto" }), Fail, `worker-1 and worker-2 exchange no KV: "0.10" is not "0.11"`, "same version"},
-		"connectors": {pair(func(_, d *cluster.WorkerStatus) { d.Server.Connector = "mooncake" }), Fail, "connectors nixl and mooncake", "same connector"},
-		"alone":      {pair(func(_, d *cluster.WorkerStatus) { d.Server.Backend = cluster.BackendOpenAI }), Fail, "worker-1 has no decode server of vllm", "attach or start"},
-		"localhost":  {pair(func(p, _ *cluster.WorkerStatus) { p.Server.SideChannel = "localhost" }), Fail, "fetch KV from localhost", "VLLM_NIXL_SIDE_CHANNEL_HOST=gpu-1"},
+		"some fail":  {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.FirstLegs, p.ServerStatus.FailedLegs = 2, 1 }), Warn, "1 of 2", "--kv-transfer-config"},
+		"stranded":   {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.FirstLegs, p.ServerStatus.StrandedLegs = 9, 1 }), Warn, "1 of 9", "busy"},
+		"versions":   {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Pair = "vllm|nixl|0.11|m|auto" }), Fail, `worker-1 and worker-2 exchange no KV: "0.10" is not "0.11"`, "same version"},
+		"connectors": {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Connector = "mooncake" }), Fail, "connectors nixl and mooncake", "same connector"},
+		"alone":      {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Backend = cluster.BackendOpenAI }), Fail, "worker-1 has no decode server of vllm", "attach or start"},
+		"localhost":  {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.SideChannel = "localhost" }), Fail, "fetch KV from localhost", "VLLM_NIXL_SIDE_CHANNEL_HOST=gpu-1"},
 		"localhost on one machine": {pair(func(p, d *cluster.WorkerStatus) {
-			p.Server.SideChannel, d.Server.URL = "127.0.0.1", "http://gpu-1:8002"
+			p.ServerStatus.SideChannel, d.ServerStatus.URL = "127.0.0.1", "http://gpu-1:8002"
 		}), OK, "", ""},
-		"larger blocks":  {pair(func(p, _ *cluster.WorkerStatus) { p.Server.BlockSize = 32 }), Fail, "KV blocks of 32 tokens", "--block-size"},
-		"lengths":        {pair(func(p, _ *cluster.WorkerStatus) { p.Server.MaxModelLen = 2048 }), Warn, "2048 to 4096", "same context length"},
-		"nobody to meet": {pair(func(p, d *cluster.WorkerStatus) { p.Role, d.Server.NeedsPrefill = cluster.RoleDecode, true }), Fail, "worker-2 computes no prompts", "prefill server"},
+		"larger blocks":  {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.BlockSize = 32 }), Fail, "KV blocks of 32 tokens", "--block-size"},
+		"lengths":        {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.MaxModelLen = 2048 }), Warn, "2048 to 4096", "same context length"},
+		"nobody to meet": {pair(func(p, d *cluster.WorkerStatus) { p.Role, d.ServerStatus.NeedsPrefill = cluster.RoleDecode, true }), Fail, "worker-2 computes no prompts", "prefill server"},
 	} {
 		v := client.View{Status: map[string]cluster.WorkerStatus{}, Assignments: map[string]cluster.Assignment{}}
 		for _, st := range tc.all() {
