@@ -73,7 +73,7 @@ func (v View) Worker(name string) cluster.Worker {
 	a, assigned := v.Assignments[name]
 	st, known := v.Status[name]
 	st.Name = name
-	w := cluster.Worker{WorkerStatus: st, Desire: a.Desire, Replaces: a.Replaces, Pool: a.Pool, Server: a.Engine.Server.URL}
+	w := cluster.Worker{WorkerStatus: st, Desire: a.Desire, Replaces: a.Replaces, Pool: a.Pool, ServerURL: a.Engine.Server.URL}
 	if a.Engine.External() {
 		w.Engine = a.Engine.Backend
 	}

@@ -16,7 +16,7 @@ func TestDeviceLabel(t *testing.T) {
 	for want, w := range map[string]Worker{
 		"cpu0 32c":            {WorkerStatus: WorkerStatus{Device: "cpu:0"}},
 		"cpu0 32c vllm":       {WorkerStatus: WorkerStatus{Device: "cpu:0"}, Engine: "vllm"},
-		"sglang gpu-3.a:8001": {Engine: "sglang", Server: "http://gpu-3.a:8001"},
+		"sglang gpu-3.a:8001": {Engine: "sglang", ServerURL: "http://gpu-3.a:8001"},
 		"":                    {},
 	} {
 		if got := w.Place(n); got != want {

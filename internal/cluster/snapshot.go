@@ -62,11 +62,11 @@ func (f Freshness) Live() bool { return f.StaleSince.IsZero() }
 type Worker struct {
 	WorkerStatus
 	Desire Desire `json:"desire,omitempty"`
-	// Pool is the worker's pool in the topology, empty for the main one. Engine and Server are
-	// set for engines that others wrote: the backend, and the URL of a server that ran already.
-	Pool   string `json:"pool,omitempty"`
-	Engine string `json:"engine,omitempty"`
-	Server string `json:"server,omitempty"`
+	// Pool is the worker's pool in the topology, empty for the main one. Engine and ServerURL are
+	// set for engines that others wrote: the backend, and the address of a server that ran already.
+	Pool      string `json:"pool,omitempty"`
+	Engine    string `json:"engine,omitempty"`
+	ServerURL string `json:"server_url,omitempty"`
 	// Replaces names the worker that drains once this one serves. ReplacedBy names this
 	// worker's successor.
 	Replaces   string         `json:"replaces,omitempty"`
@@ -90,7 +90,7 @@ type Worker struct {
 // its engine, that, as "gpu0 H200 vllm" or "vllm gpu-3:8001". n is its node, or nil.
 func (w *Worker) Place(n *Node) string {
 	on := []string{n.DeviceLabel(w.Device), w.Engine}
-	if _, host, ok := strings.Cut(w.Server, "://"); ok {
+	if _, host, ok := strings.Cut(w.ServerURL, "://"); ok {
 		on = []string{w.Engine, host}
 	}
 	return strings.TrimSpace(strings.Join(on, " "))
