@@ -164,10 +164,11 @@ type Result struct {
 }
 
 func (u *uplift) result(url string) Result {
+	_, decode := u.topo.Specs(cluster.RoleDecode)
 	r := Result{
 		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Quantize: u.topo.Model.Quantize, Prefill: u.topo.Prefill, Decode: u.topo.Decode, Encode: u.topo.Encode,
 		Workers: []string{}, Ready: !u.o.NoWait, Changed: !u.unchanged, Generation: u.topo.Generation, DurationMS: u.session.Out.Now().Sub(u.begin).Milliseconds(),
-		builtin: u.topo.Model.Builtin() == cluster.BuiltinModelName,
+		builtin: u.topo.Model.Builtin() == cluster.BuiltinModelName && !decode.External(),
 	}
 	for _, w := range u.watch.View().Workers() {
 		r.Workers = append(r.Workers, w.Name)
