@@ -93,8 +93,8 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		if sc.Tokenizer, err = tokenizer.Load(loaded.Files[chat.TokenizerFile]); err != nil {
 			return nil, err
 		}
-		if loaded.Card.ContextLength = as.Engine.MaxModelLen; sc.Facts.MaxModelLen == 0 && loaded.Card.ContextLength == 0 {
-			return nil, errors.New("the server does not tell how long prompts may be: say it, max_model_len")
+		if sc.Facts.MaxModelLen == 0 {
+			return nil, errors.New("the server does not tell how long prompts may be, which frontends must know: serve its model without a folder, so that it gets the clients' own requests")
 		}
 	}
 	if events == nil {

@@ -126,6 +126,9 @@ func (j *job) prepareForward(q *forward, m *servedModel) (answerer, error) {
 	tokens := max(len(q.body)/bytesPerToken, 1)
 	j.prompts = []int{tokens}
 	limit := m.card.ContextLength
+	if limit <= 0 { // its server does not tell
+		limit = maxCount
+	}
 	if p.maxTokens != nil {
 		limit = int(min(*p.maxTokens, int64(limit)))
 	}

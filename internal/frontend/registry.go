@@ -107,7 +107,7 @@ func decodeCard(kv store.KV) (cardAt, error) {
 	if err != nil {
 		return cardAt{}, err
 	}
-	if card.WorkerType == cluster.RoleDecode && (card.DisplayName == "" || card.BlockSize <= 0 || card.ContextLength <= 0) {
+	if card.WorkerType == cluster.RoleDecode && (card.DisplayName == "" || card.BlockSize <= 0 || card.ContextLength <= 0 && card.ModelInput != cluster.InputText) {
 		return cardAt{}, fmt.Errorf("model card with name %q, block size %d, context length %d", card.DisplayName, card.BlockSize, card.ContextLength)
 	}
 	return cardAt{card, id, kv.ModRevision}, nil

@@ -71,7 +71,7 @@ type modelItem struct {
 	Object        string `json:"object"`
 	Created       int64  `json:"created"`
 	OwnedBy       string `json:"owned_by"`
-	ContextWindow int    `json:"context_window"`
+	ContextWindow int    `json:"context_window,omitempty"` // 0 where nobody tells
 }
 
 func (m *servedModel) item() modelItem {

@@ -211,7 +211,7 @@ func TestServersMeet(t *testing.T) {
 // textModel makes a fake a worker of a model that only its server tokenizes.
 func textModel(fk *fake) {
 	fk.card.ModelInput, fk.card.Files, fk.files = cluster.InputText, []cluster.CardFile{}, nil
-	fk.card.Runtime.Backend = cluster.BackendOpenAI
+	fk.card.Runtime.Backend, fk.card.ContextLength = cluster.BackendOpenAI, 0 // it does not tell
 }
 
 // raw answers with objects as a server gives them.
