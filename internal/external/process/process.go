@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,11 +52,24 @@ type ExitError struct {
 	Lines   []string // the last that it printed
 }
 
+// An error shows so many of the last lines, and so many bytes of each: it is shown in one line of a
+// table. The worker's log has all.
+const (
+	shownLines = 3
+	shownLine  = 300
+)
+
 // Error implements [error].
 func (e *ExitError) Error() string {
 	text := fmt.Sprintf("%s ended: %s", e.Program, e.Status)
 	if len(e.Lines) > 0 {
-		text += "; its last lines:\n  " + strings.Join(e.Lines, "\n  ")
+		last := slices.Clone(e.Lines[max(len(e.Lines)-shownLines, 0):])
+		for i, line := range last {
+			if len(line) > shownLine {
+				last[i] = strings.ToValidUTF8(line[:shownLine], "") + " ..."
+			}
+		}
+		text += "; its last lines: " + strings.Join(last, " | ")
 	}
 	return text
 }
