@@ -93,8 +93,8 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		if sc.Tokenizer, err = tokenizer.Load(loaded.Files[chat.TokenizerFile]); err != nil {
 			return nil, err
 		}
-		if sc.Facts.MaxModelLen == 0 {
-			return nil, errors.New("the server does not tell how long prompts may be, which frontends must know: serve its model without a folder, so that it gets the clients' own requests")
+		if sc.Facts.MaxModelLen == 0 && loaded.Card.ContextLength == 0 {
+			return nil, errors.New("neither the server nor the model's folder (config.json) tells how long prompts may be: serve the model without a folder, so that the server gets the clients' own requests")
 		}
 	}
 	if events == nil {
@@ -228,14 +228,14 @@ func (a *Agent) describeServed(spec cluster.ModelSpec) (*worker.Loaded, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tokenizer of %s: %w", spec.Path, err)
 		}
-		card.Runtime = cluster.RuntimeConfig{}
+		card.Runtime, card.ContextLength = cluster.RuntimeConfig{}, m.Config().MaxContext
 		return &worker.Loaded{Card: card, Files: files}, nil
 	}
 	if _, err := processor(m); err != nil {
 		return nil, err
 	}
 	l := &worker.Loaded{Files: map[string][]byte{}, Card: cluster.ModelCard{
-		DisplayName: spec.Name, Digest: m.Digest(), HashSeed: cluster.DefaultHashSeed, ModelType: "Chat | Completions", ModelInput: cluster.InputTokens,
+		DisplayName: spec.Name, Digest: m.Digest(), HashSeed: cluster.DefaultHashSeed, ContextLength: m.Config().MaxContext, ModelType: "Chat | Completions", ModelInput: cluster.InputTokens,
 	}}
 	for _, f := range m.Files() {
 		l.Card.Files = append(l.Card.Files, cluster.CardFile{Name: f.Name, SHA256: f.SHA256, Size: f.Size})

@@ -129,6 +129,7 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 		if err != nil {
 			return err
 		}
+		hop := g.hop
 		progress, err := g.attempt(ctx, inst, flight, emit)
 		var stop *emitError
 		switch {
@@ -146,7 +147,7 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 			return fmt.Errorf("%w: what its server has answered so far cannot be continued elsewhere: %w", errLost, err)
 		}
 		if errors.Is(err, errFirstLeg) {
-			if err := g.failedBeside(err); err != nil {
+			if err := g.failedBeside(hop, err); err != nil {
 				return err
 			}
 			continue
@@ -167,18 +168,23 @@ var errFirstLeg = errors.New("the prefill beside it failed")
 
 // failedBeside decides what follows from the failure of a prefill that ran beside its decode
 // worker: another prefill worker, in another room, or none.
-func (g *generation) failedBeside(err error) error {
+// The decode worker may have begun all the same: hop is what it had then.
+func (g *generation) failedBeside(hop *firstHop, err error) error {
 	if g.failedPrefills == nil {
 		g.failedPrefills = map[cluster.InstanceID]string{}
 	}
-	g.failedPrefills[g.hop.id] = router.WhyPrefillFailed
-	g.f.log.Info("prefill worker failed a request beside its decode worker", "request", g.id, "worker", g.hop.decision.Chosen, "error", err)
+	g.failedPrefills[hop.id] = router.WhyPrefillFailed
+	g.f.log.Info("prefill worker failed a request beside its decode worker", "request", g.id, "worker", hop.decision.Chosen, "error", err)
 	g.endHop()
 	if int(g.moves.Load()) >= g.f.cfg.MigrationLimit {
 		return fmt.Errorf("%w after %d moves: %w", errLost, g.moves.Load(), err)
 	}
 	g.moves.Add(1)
-	g.met.Migrated(metrics.MigrationNewRequest)
+	kind := metrics.MigrationNewRequest
+	if g.req.Generated > 0 {
+		kind = metrics.MigrationOngoingRequest
+	}
+	g.met.Migrated(kind)
 	g.f.stats.migrated()
 	return nil
 }
