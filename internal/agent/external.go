@@ -14,6 +14,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/external/engines"
 	"github.com/dynctl/dynctl/internal/external/kvevents"
@@ -63,6 +64,9 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 	listen := strings.HasPrefix(cfg.Engine.Server.Events, "tcp://*:") // the server connects
 	ranks := 1
 	if !as.Engine.Server.Attached() {
+		if err := a.mayStart(as.Engine.Server); err != nil {
+			return nil, err
+		}
 		plan, err := a.startServer(as, &cfg, sc, &back, log)
 		if err != nil {
 			return nil, err
@@ -108,6 +112,15 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 	loaded.Server = sc
 	loaded.Release = func() { back.Run(serverStop, log) }
 	return loaded, nil
+}
+
+// mayStart refuses commands that this node does not run.
+func (a *Agent) mayStart(x cluster.External) error {
+	switch allowed := a.cfg.Node.ServerCommands; {
+	case x.Attached(), allowed == config.CommandsAllow, allowed != config.CommandsRefuse && onLoopback(a.cfg.Node.AdvertiseHost):
+		return nil
+	}
+	return errors.New("this node starts no servers by commands of topologies: allow it with node.server_commands: allow, or attach a server that runs")
 }
 
 // startServer starts the server of a worker and completes how it is reached.

@@ -64,7 +64,7 @@ var errFitsAlone = errors.New("memory suffices once the replaced worker has ende
 func (a *Agent) admit(as cluster.Assignment, instead string) error {
 	switch {
 	case as.Engine.External():
-		return errors.Join(as.Model.Validate(), as.Engine.Validate())
+		return errors.Join(as.Model.Validate(), as.Engine.Validate(), a.mayStart(as.Engine.Server))
 	case a.opts.Admit != nil:
 		return a.opts.Admit(as, instead)
 	case a.opts.Load != nil:

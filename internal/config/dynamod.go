@@ -61,7 +61,18 @@ type Node struct {
 	Roles []string `mapstructure:"roles"`
 	// Taints are labels of the workers on this node.
 	Taints []string `mapstructure:"taints"`
+	// ServerCommands says whether commands of topologies may start servers here, one of
+	// CommandsAuto, CommandsAllow and CommandsRefuse.
+	ServerCommands string `mapstructure:"server_commands"`
 }
+
+// Values of [Node.ServerCommands]. By CommandsAuto they may on a node that others reach on
+// loopback only: elsewhere, whoever may change the topology could run any program.
+const (
+	CommandsAuto   = "auto"
+	CommandsAllow  = "allow"
+	CommandsRefuse = "refuse"
+)
 
 // Log says what is logged and how.
 type Log struct {
@@ -305,6 +316,7 @@ func DynamodTable() Table {
 		Key{Name: "node.advertise_host", Kind: KindString, Default: "127.0.0.1", Help: "host name or address at which other nodes reach this one"},
 		Key{Name: "node.roles", Kind: KindList, Default: []string{}, Choices: []string{"prefill", "decode", "encode"}, Help: "roles whose workers belong on this node; others come here only when no other node can take them; empty means all"},
 		Key{Name: "node.taints", Kind: KindList, Default: []string{}, Help: "labels of the workers on this node, such as gpu=h100 or zone/a, that requests can require or prefer (nvext.routing_constraints)"},
+		Key{Name: "node.server_commands", Kind: KindString, Default: CommandsAuto, Choices: []string{CommandsAuto, CommandsAllow, CommandsRefuse}, Help: "whether topologies may start servers of other engines here by a command line; auto allows it only if node.advertise_host is on loopback"},
 		Key{Name: "log.level", Kind: KindString, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Help: "least severe level that is logged"},
 		Key{Name: "log.format", Kind: KindString, Default: "text", Choices: []string{"text", "json"}, Help: "form of the lines: text for people, json for log collectors"},
 		Key{Name: "etcd.mode", Kind: KindString, Default: ModeAuto, Choices: serverModes(), Help: "where etcd runs: embedded in this process, or external at etcd.endpoints; auto is external when endpoints are set"},

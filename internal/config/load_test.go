@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := config.Dynamod{
 		Cluster: "local", Namespace: "dynamo", StateDir: "/home/ann/.local/state/dynctl",
-		Node:         config.Node{Name: "node-1", AdvertiseHost: "127.0.0.1", Roles: []string{}, Taints: []string{}},
+		Node:         config.Node{Name: "node-1", AdvertiseHost: "127.0.0.1", Roles: []string{}, Taints: []string{}, ServerCommands: "auto"},
 		Log:          config.Log{Level: "info", Format: "text"},
 		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, TrustedProxies: []string{}, CORSOrigins: []string{}, AllowedHosts: []string{}, RequestTimeout: 10 * time.Minute, WriteTimeout: 30 * time.Second, MigrationLimit: 3, RecordLoad: true},
 		Status:       config.Status{Listener: config.Listener{Listen: "127.0.0.1:0"}},

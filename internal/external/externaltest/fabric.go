@@ -124,7 +124,9 @@ func (f *Fabric) meet(ctx context.Context, id, leg string, prompt []uint32) erro
 	}
 	f.mu.Unlock()
 	if err := r.enter(leg, prompt); err != nil {
-		f.note("room %s: %v", id, err)
+		if !errors.Is(err, errLate) {
+			f.note("room %s: %v", id, err)
+		}
 		return err
 	}
 	timer := time.NewTimer(f.Wait)
@@ -150,14 +152,18 @@ func (f *Fabric) meet(ctx context.Context, id, leg string, prompt []uint32) erro
 	return nil
 }
 
+// errLate refuses a leg that was sent before the other one was aborted, and comes after that: that
+// is nobody's mistake.
+var errLate = errors.New("it was aborted before")
+
 func (r *room) enter(leg string, prompt []uint32) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.spoiled {
-		return errors.New("it was aborted before")
-	}
 	if _, ok := r.legs[leg]; ok {
 		return errors.New("it is used again by a " + leg + " server")
+	}
+	if r.spoiled {
+		return errLate
 	}
 	r.legs[leg] = slices.Clone(prompt)
 	if len(r.legs) == 2 {
