@@ -2,7 +2,7 @@
 # Prints the packages that "make race" tests: those whose code starts goroutines or keeps
 # memory for several of them. Arithmetic takes ten times as long under the race detector,
 # which finds nothing in it. So packages that measure, attack and mutate are left out, and
-# those that make and execute GPU kernels.
+# those that make and execute GPU kernels, or that are modules of their own.
 #
 # With --used it prints the others whose tests use a value in several goroutines at once.
 # Those tests have Concurrent or AtOnce in their names.
@@ -20,7 +20,7 @@ folders() {
 
 concurrent() {
 	folders '\bsync\.(Mutex|RWMutex|Cond|WaitGroup|Map)\b|\batomic\.|"golang.org/x/sync/|^[[:space:]]*go (func|[A-Za-z_.]+)\(' --include='*.go' --exclude='*_test.go' |
-		grep -vE '^\./internal/(cuda/(kernels|module)|lab/(bench|gpucheck|attack|mutate|cuda/(emulator|compile|kerneltest)))$'
+		grep -vE '^\./internal/(cuda/(kernels|module)|lab/(bench|gpucheck|attack|mutate|inferencesim|cuda/(emulator|compile|kerneltest)))$'
 }
 
 if [ "${1:-}" = --used ]; then

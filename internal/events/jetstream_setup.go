@@ -76,7 +76,7 @@ func (q *JetStreamQueue) make(a *attempt) {
 
 // makeStreams makes what does not exist. It returns when the stream of the queue was made.
 func (q *JetStreamQueue) makeStreams(ctx context.Context) (born time.Time, err error) {
-	work, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	work, err := q.makeStream(ctx, jetstream.StreamConfig{
 		Name:        q.stream,
 		Description: "prefill work of a namespace",
 		Subjects:    []string{q.stream + ".*"},
@@ -99,13 +99,27 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) (born time.Time, err e
 	})
 }
 
+// makeStream makes a stream, or changes one that is otherwise. One that is as it should be is left
+// alone: every node asks for it when it starts, and consumers of others wait for an update.
+func (q *JetStreamQueue) makeStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	if there, err := q.js.Stream(ctx, want.Name); err == nil {
+		have := there.CachedInfo().Config
+		if slices.Equal(have.Subjects, want.Subjects) && have.Description == want.Description && have.Retention == want.Retention &&
+			have.Discard == want.Discard && have.MaxMsgs == want.MaxMsgs && have.MaxAge == want.MaxAge && have.Storage == want.Storage &&
+			(want.Duplicates == 0 || have.Duplicates == want.Duplicates) {
+			return there, nil
+		}
+	}
+	return q.js.CreateOrUpdateStream(ctx, want)
+}
+
 // makeDead makes the stream of the dead letters.
 func (q *JetStreamQueue) makeDead(ctx context.Context) error {
 	subjects := []string{q.dead + ".*"}
 	if there, err := q.js.Stream(ctx, q.dead); err == nil && !slices.Equal(there.CachedInfo().Config.Subjects, subjects) {
 		return fmt.Errorf("stream %s, for dead letters, keeps %s: %w", q.dead, strings.Join(there.CachedInfo().Config.Subjects, ", "), ErrJournalTaken)
 	}
-	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	_, err := q.makeStream(ctx, jetstream.StreamConfig{
 		Name:        q.dead,
 		Description: "messages that were given up, with reasons",
 		Subjects:    subjects,
