@@ -92,6 +92,8 @@ type Server struct {
 	requests map[*request]struct{}
 	load     external.Load // as last told; a figure that was never told is nil
 	noLoad   string        // why it was not told
+	asked    time.Time     // when the load was last asked for
+	freed    time.Time     // when the last request ended
 	legs     legs
 	stats    cluster.WorkerStats
 	// rate is the measured speed of prompts, in tokens per second; 0 before the first.
@@ -235,6 +237,7 @@ func (s *Server) watchLoad(ctx context.Context) {
 
 // look asks the server for its load.
 func (s *Server) look(ctx context.Context) (l external.Load, err error) {
+	asked := time.Now()
 	err = s.ask(ctx, func(ctx context.Context) error {
 		l, err = s.Engine.Load(ctx)
 		return err
@@ -242,10 +245,10 @@ func (s *Server) look(ctx context.Context) (l external.Load, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.load, s.noLoad = external.Load{}, cut(err.Error()) // what it told once says nothing about now
+		s.load, s.noLoad, s.asked = external.Load{}, cut(err.Error()), time.Time{} // what it told once says nothing about now
 		return l, err
 	}
-	s.load, s.noLoad = l, ""
+	s.load, s.noLoad, s.asked = l, "", asked
 	if l == (external.Load{}) {
 		s.noLoad = "it tells no figures"
 	}
@@ -340,6 +343,7 @@ func (s *Server) release(r *request, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.requests, r)
+	s.freed = time.Now()
 	switch {
 	case err == nil:
 		s.stats.FinishedTotal++
@@ -402,6 +406,9 @@ func (s *Server) setClosed(v bool) {
 func (s *Server) Sequences(limit int) ([]cluster.Sequence, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if limit == 0 {
+		return nil, len(s.requests)
+	}
 	all := slices.SortedFunc(maps.Keys(s.requests), func(a, b *request) int { return a.began.Compare(b.began) })
 	out := make([]cluster.Sequence, min(limit, len(all)))
 	for i := range out {
@@ -416,17 +423,27 @@ func (s *Server) Sequences(limit int) ([]cluster.Sequence, int) {
 	return out, len(all)
 }
 
-// AtServer counts what the server itself says to run and to have waiting, asked now: the proof
-// that it may be stopped. If it does not tell, the requests of this worker count; if it cannot
-// be asked, nothing is proven and there is one.
+// proofAge is how old the word of a server may be that it runs nothing. A drain asks often, and a
+// server shall not be kept busy by that.
+const proofAge = 200 * time.Millisecond
+
+// AtServer counts what is at the server: the requests of this worker or, once these have ended,
+// what the server itself says since then to run and to have waiting. That is the proof that it may
+// be stopped. A server that does not tell has nothing then; of one that cannot be asked nothing
+// is proven, and there is one.
 func (s *Server) AtServer(ctx context.Context) int {
-	l, err := s.look(ctx)
-	_, n := s.Sequences(0)
-	switch {
-	case err != nil:
-		return max(n, 1)
-	case l.Running == nil && l.Waiting == nil:
+	s.mu.Lock()
+	n, l := len(s.requests), s.load
+	fresh := s.asked.After(s.freed) && time.Since(s.asked) < proofAge
+	s.mu.Unlock()
+	if n > 0 {
 		return n
+	}
+	if !fresh {
+		var err error
+		if l, err = s.look(ctx); err != nil {
+			return 1
+		}
 	}
 	for _, v := range []*int{l.Running, l.Waiting} {
 		if v != nil {

@@ -32,6 +32,7 @@ type fake struct {
 	unwell   error
 	load     external.Load
 	loadErr  error
+	asked    int // for its load
 	exchange external.Exchange
 	prefill  func(ctx context.Context, r *external.Request) (external.Prefilled, error)
 	generate func(ctx context.Context, r *external.Request, emit func(protocol.EngineOutput) error) error
@@ -58,6 +59,7 @@ func (f *fake) Health(context.Context) error {
 func (f *fake) Load(context.Context) (external.Load, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.asked++
 	return f.load, f.loadErr
 }
 
@@ -141,6 +143,43 @@ func TestProofThatAServerIsIdle(t *testing.T) {
 			t.Errorf("%s: %d", name, n)
 		}
 	}
+}
+
+// A drain asks for the proof many times a second; the server is asked now and then, and again after
+// each request that ends.
+func TestProofIsNotAskedForAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{load: external.Load{Running: new(int)}}
+		s := newServer(f)
+		r, err := s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				s.AtServer(t.Context())
+			}
+		}
+		look(time.Second)
+		if f.asked != 0 {
+			t.Errorf("asked %d times while a request of its own ran", f.asked)
+		}
+		s.release(r, nil)
+		look(time.Second)
+		if f.asked < 4 || f.asked > 6 {
+			t.Errorf("asked %d times in a second", f.asked)
+		}
+		before := f.asked
+		s.AtServer(t.Context())
+		if r, err = s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		s.release(r, nil)
+		f.load.Running = new(3)
+		if n := s.AtServer(t.Context()); n != 3 || f.asked == before {
+			t.Errorf("%d by what was told before the last request ended", n)
+		}
+	})
 }
 
 func TestAdmission(t *testing.T) {
