@@ -26,6 +26,9 @@ const bytesPerToken = 4
 // forwards returns a request to be forwarded if its body names a model of text. Any fault of the
 // body is left to whoever reads it whole.
 func (f *Frontend) forwards(endpoint string, body []byte) *forward {
+	if !f.registry.forwards() {
+		return nil // a body is not read twice for nothing
+	}
 	name := ""
 	_ = members(body, func(key string, value json.RawMessage) error {
 		if key == "model" {
@@ -186,13 +189,9 @@ func (j *job) takeRaw(c *choice, o protocol.EngineOutput, receive func(delta) er
 }
 
 // forwarded writes what a server answers.
-type forwarded struct {
-	model string
-	last  json.RawMessage
-}
+type forwarded struct{ model string }
 
 func (a *forwarded) appendDelta(dst []byte, d delta) []byte {
-	a.last = d.raw
 	dst = append(dst, "data: "...)
 	dst = appendOneLine(dst, named(d.raw, a.model))
 	return append(dst, "\n\n"...)

@@ -344,6 +344,16 @@ func (r *registry) list() []*servedModel {
 	return out
 }
 
+// forwards reports whether there is a model of text.
+func (r *registry) forwards() bool {
+	for _, m := range *r.models.Load() {
+		if m.text {
+			return true
+		}
+	}
+	return false
+}
+
 // known reports whether there is a model of that name, or should be, for metric labels.
 func (r *registry) known(name string) bool { return r.find(name) != nil || r.expected(name) }
 
