@@ -5,9 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"strings"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -17,7 +18,7 @@ import (
 type forward struct {
 	params
 	api  protocol.API
-	body json.RawMessage // without nvext
+	body json.RawMessage // without nvext and priority
 }
 
 // bytesPerToken estimates the tokens of a prompt that only its server tokenizes.
@@ -46,19 +47,11 @@ func (f *Frontend) forwards(endpoint string, body []byte) *forward {
 	return &forward{api: api}
 }
 
-// controlFields are fields by which engines are told to exchange KV with others, or that name
-// requests and ranks within them. A client that could set them could have a server connect to
-// any host, or read the KV of others.
-var controlFields = []string{
-	"kv_transfer_params", "ec_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
-	"rid", "request_id", "data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank", "priority", "kv_transfer", "return_token_ids",
-}
-
 // read reads the fields that the frontend acts on and keeps all others as they are.
 func (q *forward) read(body []byte) *apiError {
 	known := fields{
 		"model": text(&q.model), "stream": flag(&q.stream), "n": integer(&q.n, 1, maxChoices), "max_tokens": integer(&q.maxTokens, 1, maxCount),
-		"max_completion_tokens": integer(&q.maxTokens, 1, maxCount), "nvext": object(q.nvext.read),
+		"max_completion_tokens": integer(&q.maxTokens, 1, maxCount), "nvext": object(q.nvext.read), "priority": q.nvext.queueing.readPlace,
 	}
 	seen := map[string]bool{}
 	kept := []byte{'{'}
@@ -70,7 +63,7 @@ func (q *forward) read(body []byte) *apiError {
 		if seen[key] = true; len(seen) > maxMembers {
 			return errTooMany
 		}
-		if slices.Contains(controlFields, key) {
+		if external.Controls(strings.ToLower(key)) {
 			bad = invalid(key, "The parameter '%s' controls the servers of this model and is not taken from clients.", key).withCode("unknown_parameter")
 		}
 		if read, ok := known[key]; ok && !isNull(value) && bad == nil {
@@ -79,7 +72,7 @@ func (q *forward) read(body []byte) *apiError {
 		if bad != nil {
 			return errStopReading
 		}
-		if key == "nvext" {
+		if key == "nvext" || key == "priority" { // they are for this frontend
 			return nil
 		}
 		if len(kept) > 1 {

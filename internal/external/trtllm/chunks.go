@@ -3,6 +3,7 @@ package trtllm
 import (
 	"encoding/json"
 
+	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/external/wire"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -35,7 +36,7 @@ func withoutParams(answer []byte) ([]byte, error) {
 	if err != nil {
 		return nil, wire.Unavailable("the answer is not an object of JSON")
 	}
-	if err := eachChoice(b, func(c *wire.Body) { c.Drop(wire.Controls) }); err != nil {
+	if err := eachChoice(b, func(c *wire.Body) { c.Drop(external.Controls) }); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

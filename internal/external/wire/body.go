@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
@@ -137,19 +138,6 @@ func IsNull(raw json.RawMessage) bool {
 	return len(b) == 0 || bytes.Equal(b, []byte("null"))
 }
 
-// control are the members by which a proxy tells servers of any engine what to do: where KV
-// is, which rank computes, under which id. What a client sends under these names never
-// reaches a server.
-var control = map[string]bool{
-	"kv_transfer_params": true, "ec_transfer_params": true, "disaggregated_params": true,
-	"rid": true, "request_id": true, "data_parallel_rank": true, "routed_dp_rank": true, "disagg_prefill_dp_rank": true,
-	"prompt_token_ids": true, "lora_request": true, "session_params": true, "conversation_params": true,
-	"cache_hit_threshold": true,
-}
-
-// Controls reports whether a member, named in lower case, controls servers.
-func Controls(name string) bool { return control[name] || strings.HasPrefix(name, "bootstrap_") }
-
 // nested are members with further ones that engines take as their own.
 var nested = []string{"vllm_xargs", "extra_args", "custom_params"}
 
@@ -163,7 +151,7 @@ func ClientBody(b []byte, model string) (*Body, error) {
 	if err := body.Single("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "min_tokens", "min_completion_tokens", "n", "prompt"); err != nil {
 		return nil, err
 	}
-	body.Drop(Controls)
+	body.Drop(external.Controls)
 	for _, name := range nested {
 		if err := body.Single(name); err != nil {
 			return nil, err
@@ -176,7 +164,7 @@ func ClientBody(b []byte, model string) (*Body, error) {
 		if err != nil {
 			return nil, Invalid("%s: not an object", name)
 		}
-		if inner.Drop(Controls) {
+		if inner.Drop(external.Controls) {
 			body.Set(name, inner.Bytes())
 		}
 	}

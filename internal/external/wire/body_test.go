@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/external"
 )
 
 func TestClientBodyKeepsBytes(t *testing.T) {
@@ -101,7 +103,7 @@ func FuzzClientBody(f *testing.F) {
 			t.Fatalf("%q becomes %q: %v", in, out, err)
 		}
 		for name := range after {
-			if Controls(strings.ToLower(name)) {
+			if external.Controls(strings.ToLower(name)) {
 				t.Errorf("%q keeps %q", in, name)
 			}
 		}
@@ -112,7 +114,7 @@ func FuzzClientBody(f *testing.F) {
 			t.Fatalf("%q was taken, and is not JSON: %v", in, err)
 		}
 		for name, raw := range before {
-			if Controls(strings.ToLower(name)) || name == "model" || name == "vllm_xargs" || name == "extra_args" || name == "custom_params" {
+			if external.Controls(strings.ToLower(name)) || name == "model" || name == "vllm_xargs" || name == "extra_args" || name == "custom_params" {
 				continue
 			}
 			if string(after[name]) != string(raw) {

@@ -179,7 +179,7 @@ func withoutControl(answer []byte) (json.RawMessage, error) {
 	if err != nil {
 		return nil, Unavailable("the answer is not an object of JSON")
 	}
-	if !b.Drop(Controls) {
+	if !b.Drop(external.Controls) {
 		return answer, nil
 	}
 	return b.Bytes(), nil
