@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/external/engines"
 	"github.com/dynctl/dynctl/internal/external/kvevents"
@@ -107,7 +108,7 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		}
 	}
 	if events != nil {
-		sc.NewEvents = events.use
+		sc.Events = events
 	}
 	loaded.Server = sc
 	loaded.Release = func() { back.Run(serverStop, log) }
@@ -170,18 +171,15 @@ func serverEvents(spec cluster.EngineSpec, sc *served.Config, ranks int, listen 
 	return e, err
 }
 
-// use has the events told to a sink, before Run.
-func (e *followedEvents) use(sink served.EventSink) (served.Events, error) {
-	e.EventSink = sink
-	return e, nil
-}
-
 // followedEvents are the events of a server.
 type followedEvents struct {
 	*kvevents.Follower
-	served.EventSink
+	engine.KVSink
 	endpoint string
 }
+
+// Tell implements served.Events.
+func (e *followedEvents) Tell(sink engine.KVSink) { e.KVSink = sink }
 
 // Status implements served.Events.
 func (e *followedEvents) Status() cluster.ServerEvents {

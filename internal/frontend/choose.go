@@ -214,7 +214,7 @@ func (g *generation) decided(d router.Decision, r router.Request, reusable int, 
 	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
-		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: g.promptTokens(), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
+		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: g.req.PromptTokens(), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
 		Predicted: predicted(d.Chosen, r), Reusable: new(findable(reusable, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates,
 	}
 }
@@ -225,7 +225,7 @@ func (g *generation) routed() router.Request {
 		g.chain = blockhash.Chain{BlockSize: card.BlockSize, Seed: card.HashSeed, Media: protocol.Spans(g.req.Media)}
 	}
 	g.chain.Extend(g.req.TokenIDs)
-	return router.Request{ID: g.id, PromptTokens: g.promptTokens(), BlockSize: g.m.card.BlockSize, Hashes: g.chain.Seq}
+	return router.Request{ID: g.id, PromptTokens: g.req.PromptTokens(), BlockSize: g.m.card.BlockSize, Hashes: g.chain.Seq}
 }
 
 // predicted returns how many blocks a worker should find in its cache.

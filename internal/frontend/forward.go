@@ -21,9 +21,6 @@ type forward struct {
 	body json.RawMessage // without nvext and priority
 }
 
-// bytesPerToken estimates the tokens of a prompt that only its server tokenizes.
-const bytesPerToken = 4
-
 // forwards returns a request to be forwarded if its body names a model of text. Any fault of the
 // body is left to whoever reads it whole.
 func (f *Frontend) forwards(endpoint string, body []byte) *forward {
@@ -119,8 +116,6 @@ func (j *job) prepareForward(q *forward, m *servedModel) (answerer, error) {
 	if bad := j.checkDirect(&p.nvext); bad != nil {
 		return nil, bad
 	}
-	tokens := max(len(q.body)/bytesPerToken, 1)
-	j.prompts = []int{tokens}
 	limit := m.card.ContextLength
 	if limit <= 0 { // its server does not tell
 		limit = maxCount
@@ -133,6 +128,7 @@ func (j *job) prepareForward(q *forward, m *servedModel) (answerer, error) {
 		Model: m.name, ModelSum: m.card.Digest, Body: q.body, API: q.api, Stop: protocol.StopConditions{MaxTokens: max(limit, 1)},
 		ReceivedAt: j.arrived, Tenant: j.tenant,
 	}, j.met)
+	j.prompts = []int{c.gen.req.PromptTokens()}
 	c.gen.routing, c.gen.id = j.routing, j.id
 	p.nvext.apply(c.gen)
 	j.choices = []*choice{c}
@@ -260,12 +256,4 @@ func appendOneLine(dst []byte, raw json.RawMessage) []byte {
 		return append(dst, bytes.ReplaceAll(bytes.ReplaceAll(raw, []byte("\r"), nil), []byte("\n"), []byte(" "))...)
 	}
 	return append(dst, b.Bytes()...)
-}
-
-// promptTokens counts the tokens of the prompt, and estimates them where only a server can.
-func (g *generation) promptTokens() int {
-	if g.req.Body != nil {
-		return max(len(g.req.Body)/bytesPerToken, 1)
-	}
-	return len(g.req.TokenIDs)
 }

@@ -148,7 +148,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 // would be chosen, if there is one.
 func (g *generation) prefillState(candidates []router.Candidate, r router.Request, settings Settings) (s router.PrefillState, likely router.Candidate) {
 	s = router.PrefillState{
-		PromptTokens: g.promptTokens(), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
+		PromptTokens: g.req.PromptTokens(), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
 	}
 	p, err := g.f.prefillLoad.Preview(r, router.View{Candidates: candidates, Limits: settings.Busy}, g.prefillPolicy().Pick)
 	for _, c := range candidates {
@@ -223,7 +223,7 @@ func (g *generation) prefillPolicy() router.Policy {
 func (g *generation) prefillDecision(d router.Decision, r router.Request, begin time.Time) cluster.RouterDecision {
 	return cluster.RouterDecision{
 		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
-		PromptToks: g.promptTokens(), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize, Predicted: min(d.Chosen.Overlap.Blocks(), len(r.Hashes)),
+		PromptToks: g.req.PromptTokens(), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize, Predicted: min(d.Chosen.Overlap.Blocks(), len(r.Hashes)),
 		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates,
 	}
 }

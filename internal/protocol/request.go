@@ -50,6 +50,17 @@ const (
 	APICompletions API = "completions"
 )
 
+// bytesPerToken estimates the tokens of a prompt that only its server tokenizes.
+const bytesPerToken = 4
+
+// PromptTokens counts the tokens of the prompt; of a Body it is an estimate, at least 1.
+func (r *PreprocessedRequest) PromptTokens() int {
+	if r.Body != nil {
+		return max(len(r.Body)/bytesPerToken, 1)
+	}
+	return len(r.TokenIDs)
+}
+
 // Advance appends generated tokens to the prompt and adapts the limits, so that any
 // worker can continue the request after them.
 func (r *PreprocessedRequest) Advance(tokens []uint32) {

@@ -71,7 +71,7 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (core, error) {
 	w.log.Info("model is loaded", "model", loaded.Card.DisplayName, "weights", loaded.Card.Weights, "digest", role.ShortDigest(loaded.Card.Digest))
 	w.meters.now().ModelLoadTime.Set(time.Since(begin).Seconds())
 	if loaded.Server != nil {
-		return w.newOutside(loaded, back)
+		return w.newOutside(loaded, back), nil
 	}
 	return w.newBuiltin(ctx, loaded, back)
 }

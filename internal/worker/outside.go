@@ -20,21 +20,18 @@ type outside struct {
 }
 
 // newOutside takes a server into use. What it has begun is released by back.
-func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) (*outside, error) {
+func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) *outside {
 	back.Push("let go of the server", func(context.Context) error {
 		loaded.Release()
 		return nil
 	})
 	cfg := *loaded.Server
 	cfg.Log = w.log
-	if cfg.NewEvents != nil {
-		var err error
-		if cfg.Events, err = cfg.NewEvents(w.events); err != nil {
-			return nil, err
-		}
+	if cfg.Events != nil {
+		cfg.Events.Tell(w.events)
 	}
 	w.board.update(func(st *cluster.WorkerStatus) { st.TensorParallel = max(cfg.Facts.TensorParallel, 1) })
-	return &outside{loaded: loaded, served: served.New(cfg)}, nil
+	return &outside{loaded: loaded, served: served.New(cfg)}
 }
 
 func (c *outside) run(ctx context.Context) error { return c.served.Run(ctx) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/store"
@@ -51,16 +52,18 @@ func (e *otherEngine) Generate(ctx context.Context, _ *external.Request, emit fu
 }
 
 // cacheEvents tells a sink what a server has.
-type cacheEvents struct{ sink served.EventSink }
+type cacheEvents struct{ sink engine.KVSink }
 
-func (e cacheEvents) Run(ctx context.Context) {
+func (e *cacheEvents) Tell(sink engine.KVSink) { e.sink = sink }
+
+func (e *cacheEvents) Run(ctx context.Context) {
 	e.sink.Stored(nil, 0, []cluster.KVStoredBlock{{BlockHash: 5, TokensHash: 6}})
 	<-ctx.Done()
 }
 
-func (e cacheEvents) Status() cluster.ServerEvents { return cluster.ServerEvents{Publishers: 1} }
+func (e *cacheEvents) Status() cluster.ServerEvents { return cluster.ServerEvents{Publishers: 1} }
 
-func (e cacheEvents) Resident(_ context.Context, at func()) ([]uint64, error) {
+func (e *cacheEvents) Resident(_ context.Context, at func()) ([]uint64, error) {
 	at()
 	return []uint64{5}, nil
 }
@@ -72,7 +75,7 @@ func outsideWorker(e *otherEngine, released *atomic.Int32, exited chan struct{})
 				Card: cluster.ModelCard{DisplayName: "mock", Digest: digest, HashSeed: cluster.DefaultHashSeed, ContextLength: 100},
 				Server: &served.Config{
 					Backend: cluster.BackendVLLM, Engine: e, Facts: external.Facts{Pair: "a", KVBlocks: 80, BlockSize: 16, MaxModelLen: 2048, TensorParallel: 2},
-					Model: "m", BlockSize: 64, NewEvents: func(s served.EventSink) (served.Events, error) { return cacheEvents{s}, nil },
+					Model: "m", BlockSize: 64, Events: &cacheEvents{},
 					Exited: exited, Exit: func() error { return errors.New("exit status 1: out of memory") },
 				},
 				Release: func() { released.Add(1) },

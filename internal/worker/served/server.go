@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -32,10 +33,8 @@ type Config struct {
 	// prompts only the server tokenizes.
 	Tokenizer *tokenizer.Tokenizer
 	BlockSize int // of the router, in tokens
-	// NewEvents makes what follows the KV events of the server and tells them to a sink; nil
-	// if nobody does. Events is that, once it is made.
-	NewEvents func(EventSink) (Events, error)
-	Events    Events
+	// Events follows the KV events of the server; nil if nobody does.
+	Events Events
 	// Exited is closed when the process of the server has ended, and Exit says why; nil for a
 	// server that somebody else runs.
 	Exited <-chan struct{}
@@ -45,20 +44,16 @@ type Config struct {
 	Waits Waits // zero means DefaultWaits
 }
 
-// Events follows KV events. Run returns when ctx ends.
+// Events follows KV events.
 type Events interface {
+	// Tell names who is told of changes, in blocks of the router, before Run. Run returns when
+	// ctx ends.
+	Tell(engine.KVSink)
 	Run(ctx context.Context)
 	// Resident lists the blocks that the server holds now, parents before their children. It
 	// calls at when it looks.
 	Resident(ctx context.Context, at func()) ([]uint64, error)
 	Status() cluster.ServerEvents
-}
-
-// EventSink takes the changes of a prefix cache, in blocks of the router; as engine.KVSink.
-type EventSink interface {
-	Stored(parent *uint64, start int, blocks []cluster.KVStoredBlock)
-	Removed(hashes []uint64, reason string)
-	Cleared(n int)
 }
 
 // ErrNoClear is returned where somebody wants the prefix cache of a server cleared.
@@ -287,20 +282,10 @@ func (s *Server) admit(p *protocol.PreprocessedRequest) (*request, error) {
 		s.stats.RejectedTotal++
 		return nil, &requestplane.RemoteError{Kind: requestplane.KindOverloaded, Message: fmt.Sprintf("%d requests are at the server", maxOpen)}
 	}
-	r := &request{id: p.RequestID, began: time.Now(), prompt: promptTokens(p)}
+	r := &request{id: p.RequestID, began: time.Now(), prompt: p.PromptTokens()}
 	s.requests[r] = struct{}{}
 	s.stats.RequestsTotal++
 	return r, nil
-}
-
-// bytesPerToken estimates the tokens of a prompt that only its server tokenizes.
-const bytesPerToken = 4
-
-func promptTokens(p *protocol.PreprocessedRequest) int {
-	if p.Body != nil {
-		return max(len(p.Body)/bytesPerToken, 1)
-	}
-	return len(p.TokenIDs)
 }
 
 // computed records that the prompt of a request is computed, with cached tokens of it found in
