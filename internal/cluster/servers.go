@@ -134,7 +134,10 @@ func (x External) checkSecrets(wrong func(field, format string, args ...any)) {
 		}
 		last = name
 	}
-	words, err := Words(x.Command)
+	if x.Command == "" {
+		return
+	}
+	words, err := CommandWords(x.Command)
 	if err != nil {
 		wrong("server.command", "%s", err)
 	}

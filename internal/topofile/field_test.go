@@ -181,7 +181,7 @@ func TestSet(t *testing.T) {
 		"engine.backend=rocm":        `engine.backend: "rocm" is not one of cpu, cuda, mock, vllm, sglang, trtllm, openai`,
 		"encode.engine.backend=vllm": `encode.engine.backend: "vllm" is not one of cpu, cuda, mock`,
 		"encode.engine.server.url=x": `no field "encode.engine.server.url"; did you mean decode.engine.server.url?`,
-		"engine.server.command='":    `engine.server.command: a quote is not closed, or the text ends after a backslash`,
+		"engine.server.command='":    `engine.server.command: a single quote is not closed`,
 		"engine.server.env='A=1\n2'": `engine.server.env: the value of a variable has several lines; it may have one`,
 		"disagg.strategy=fastest":    `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
 	} {

@@ -1,7 +1,7 @@
 // Package process runs a server that others wrote, with all the processes that it starts, as
 // long as this process lives and no longer.
 //
-// [Split] takes a command line apart, [Plan] says what is added to it for the server's role,
+// [Plan] takes a command line apart and says what is added to it for the server's role,
 // and [Start] starts it. A [Process] owns the goroutines that read the server's output and
 // wait for its end; its methods may be called concurrently.
 //

@@ -42,7 +42,7 @@ const loopback = "127.0.0.1"
 // exchange need, unless it has them. Ports that are 0 become free ones; a port that is taken
 // is an error. Nothing is started.
 func Plan(n Need) (Launch, error) {
-	words, err := Split(n.Server.Command)
+	words, err := cluster.CommandWords(n.Server.Command)
 	if err != nil {
 		return Launch{}, fmt.Errorf("command: %w", err)
 	}

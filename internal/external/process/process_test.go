@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -298,61 +296,4 @@ func TestOutputIsBounded(t *testing.T) {
 	if err := ended(t, p); len(err.Error()) > 2000 || !strings.HasSuffix(err.Error(), "y | y") {
 		t.Errorf("%d bytes", len(err.Error()))
 	}
-}
-
-func TestSplit(t *testing.T) {
-	for command, want := range map[string][]string{
-		"vllm serve m":                    {"vllm", "serve", "m"},
-		"  a\t b\nc  ":                    {"a", "b", "c"},
-		`a 'b c' "d e" f\ g`:              {"a", "b c", "d e", "f g"},
-		`a --x='{"k": "v"}' "{\"k\": 1}"`: {"a", `--x={"k": "v"}`, `{"k": 1}`},
-		`a '' "" b''c`:                    {"a", "", "", "bc"},
-		`a "\x\$\\" '\'`:                  {"a", `\x$\`, `\`},
-		"a \\\n b\\\nc \"d\\\ne\"":        {"a", "bc", "de"},
-		`a b#c \~ '~' x~ [*] {a,b} X=1`:   {"a", "b#c", "~", "~", "x~", "[*]", "{a,b}", "X=1"},
-		`./a=b/c d`:                       {"./a=b/c", "d"},
-	} {
-		if got, err := Split(command); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %q, %v, want %q", command, got, err, want)
-		}
-	}
-	for command, says := range map[string]string{
-		"": "empty", " \n": "empty", "a 'b": "single quote", `a "b`: "double quote", `a "b\`: "double quote", `a \`: "backslash",
-		"a | b": "'|' has a meaning", "a && b": "'&'", "a; b": "';'", "a > b": "'>'", "a < b": "'<'", "a $HOME": "'$'", "a `b`": "'`'", "a (b)": "'('",
-		`a "$HOME"`: "between double quotes", "a \"`b`\"": "between double quotes", "a ~/b": "'~'", "a # b": "comment", "A=1 b": "put it into env",
-	} {
-		if got, err := Split(command); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %q, %v, want %q", command, got, err, says)
-		}
-	}
-}
-
-// The shell of the machine splits a command as we do.
-func FuzzSplit(f *testing.F) {
-	f.Add(`a 'b c' "d\"e" f\ g`)
-	f.Add("a \\\nb \"\\\n\" ''")
-	f.Fuzz(func(t *testing.T, command string) {
-		words, err := Split(command)
-		if err != nil || strings.ContainsAny(command, "*?[!{}\x00\r\x01\x02") || strings.ContainsFunc(command, func(r rune) bool { return r > 126 || r == '\v' || r == '\f' }) {
-			return // refused, or expanded by files of the directory
-		}
-		out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\0' `+command).Output() //nolint:gosec // refused where it does more
-		if err != nil {
-			return // words with a meaning in their place, such as "if"
-		}
-		var got []string
-		s := bufio.NewScanner(bytes.NewReader(out))
-		s.Split(func(data []byte, _ bool) (int, []byte, error) {
-			if i := bytes.IndexByte(data, 0); i >= 0 {
-				return i + 1, data[:i], nil
-			}
-			return 0, nil, nil
-		})
-		for s.Scan() {
-			got = append(got, s.Text())
-		}
-		if !slices.Equal(got, words) {
-			t.Errorf("%q: %q, a shell has %q", command, words, got)
-		}
-	})
 }
