@@ -55,12 +55,14 @@ func startServers(t *testing.T) (endpoint, url, namespace string) {
 		}
 		servers.dir = dir
 		log := slog.New(slog.DiscardHandler)
+		if servers.nats, err = embedded.StartNATS(context.Background(), embedded.NATSOptions{Dir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:0", Log: log}); err != nil {
+			t.Fatal(err)
+		}
+		// The last one to start: without it the next world starts both.
 		if servers.etcd, err = embedded.StartEtcd(context.Background(), embedded.EtcdOptions{
 			Dir: filepath.Join(dir, "etcd"), ClientAddr: "127.0.0.1:0", Log: log, UnsafeNoFsync: true, TickMS: 50, ElectionMS: 500,
 		}); err != nil {
-			t.Fatal(err)
-		}
-		if servers.nats, err = embedded.StartNATS(context.Background(), embedded.NATSOptions{Dir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:0", Log: log}); err != nil {
+			_ = servers.nats.Close()
 			t.Fatal(err)
 		}
 	}
