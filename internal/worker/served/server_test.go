@@ -300,7 +300,20 @@ func (h *host) Serve(_ context.Context, endpoint string, f requestplane.Handler)
 }
 
 // serve asks the generate endpoint of a role and returns what it sends until it ends or ctx does.
-func serve(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p protocol.PreprocessedRequest, each ...func(protocol.EngineOutput)) ([]protocol.EngineOutput, error) {
+func serve(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p protocol.PreprocessedRequest, each ...func(protocol.EngineOutput)) (out []protocol.EngineOutput, err error) {
+	t.Helper()
+	err = call(ctx, t, s, as, p, func(v any) error {
+		out = append(out, v.(protocol.EngineOutput))
+		for _, f := range each {
+			f(v.(protocol.EngineOutput))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// call asks the generate endpoint of a role, which answers through send.
+func call(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p protocol.PreprocessedRequest, send func(any) error) error {
 	t.Helper()
 	h := &host{handlers: map[string]requestplane.Handler{}}
 	term := &role.Term{Host: h, Worker: "w", Log: s.Log, Model: role.Model{Digest: "sum"}}
@@ -316,15 +329,7 @@ func serve(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p prot
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []protocol.EngineOutput
-	err = h.handlers[cluster.EndpointGenerate](ctx, &requestplane.Request{Body: body}, func(v any) error {
-		out = append(out, v.(protocol.EngineOutput))
-		for _, f := range each {
-			f(v.(protocol.EngineOutput))
-		}
-		return nil
-	})
-	return out, err
+	return h.handlers[cluster.EndpointGenerate](ctx, &requestplane.Request{Body: body}, send)
 }
 
 func emits(outs ...protocol.EngineOutput) func(context.Context, *external.Request, func(protocol.EngineOutput) error) error {
