@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/patience"
@@ -143,6 +144,37 @@ func TestPrefillServerAnswers(t *testing.T) {
 	}
 }
 
+// A prefill server that neither hands over nor answers is let go of before the answer ends: it
+// would go on for nobody.
+func TestPrefillServerSaysNothing(t *testing.T) {
+	w := newWorld(t)
+	let := make(chan struct{})
+	pieces := 0
+	w.prefiller("p", func(ctx context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		defer close(let)
+		for ctx.Err() == nil && pieces < 10*maxFirstAnswer {
+			if send(protocol.EngineOutput{TokenIDs: []uint32{'a'}}) != nil {
+				break
+			}
+			pieces++
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, vllmWorker("a"))
+	w.fake("d", say("abcdef", func(context.Context, int) error {
+		select {
+		case <-let:
+		case <-time.After(patience.Soon):
+			t.Error("the prefill server still works")
+		}
+		return nil
+	}), vllmWorker("a"))
+	f := w.routed(routing(), 1, 1)
+	if a := wholeAnswer(t, f.post("/v1/completions", longPrompt())); a.Choices[0].Text != "abcdef" {
+		t.Errorf("%+v", a)
+	}
+}
+
 // Servers that meet get one request each, at once, with one room for each attempt. When one of
 // them fails, the other one is let go of at once.
 func TestServersMeet(t *testing.T) {
@@ -258,6 +290,7 @@ func TestBodiesAreForwarded(t *testing.T) {
 		`{"model":"tiny","prompt":"a","prompt":"b"}`:                       "prompt",
 		`{"model":"tiny","stream":1}`:                                      "stream",
 		`{"model":"tiny"`:                                                  "",
+		`{"model":"tiny",` + keys(maxMembers) + `}`:                        "",
 	} {
 		resp, err := http.Post(f.url+"/v1/completions", "application/json", strings.NewReader(text))
 		if err != nil {
@@ -273,6 +306,23 @@ func TestBodiesAreForwarded(t *testing.T) {
 	}
 	if n := len(fk.got()); n != 1 {
 		t.Errorf("%d requests reached the worker", n)
+	}
+}
+
+// The choice of a worker is the same for bodies: a request may name it, and an unknown one is told.
+func TestBodiesNameTheirWorker(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.fake("one", raw(`{"id":"y"}`), textModel), w.fake("two", raw(`{"id":"y"}`), textModel)
+	f := w.configured(func(c *Config) { c.Settings = settings("round-robin") }).waitModel(2)
+	for range 3 {
+		readAll(t, f.post("/v1/completions", body{"model": "tiny", "prompt": "a", "nvext": body{"decode_worker_id": two.drt.ID()}}))
+	}
+	if len(one.got()) != 0 || len(two.got()) != 3 {
+		t.Errorf("%d and %d requests", len(one.got()), len(two.got()))
+	}
+	resp := f.post("/v1/completions", body{"model": "tiny", "prompt": "a", "nvext": body{"decode_worker_id": 77}})
+	if e := failureOf(t, resp); resp.StatusCode != http.StatusBadRequest || !strings.Contains(e.Error.Message, "no decode worker 77") {
+		t.Errorf("status %d, %+v", resp.StatusCode, e)
 	}
 }
 
