@@ -101,6 +101,14 @@ func TestScalePool(t *testing.T) {
 	if got := w.ok("ps", "-q").stdout; got != "worker-1\nworker-2\nworker-3\nworker-4\n" {
 		t.Errorf("workers %q", got)
 	}
+	wide := w.ok("ps", "-o", "wide").stdout
+	clitest.Has(t, "ps", wide, "POOL")
+	for line := range strings.Lines(wide) {
+		want := map[bool]string{true: "\t-\n", false: "\tsmall\n"}[strings.HasPrefix(line, "worker-1\t")]
+		if strings.HasPrefix(line, "worker-") && !strings.HasSuffix(line, want) {
+			t.Errorf("%q", line)
+		}
+	}
 	w.ok("rollback", "--yes")
 	if got := w.topology(); got.Pools["small"].Decode != 1 {
 		t.Errorf("rolled back to %+v", got)

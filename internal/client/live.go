@@ -176,7 +176,7 @@ func (l *Live) Act(ctx context.Context, a Action) error {
 		_, err := l.c.RestartAll(ctx, cluster.Rollout{})
 		return err
 	case ActScale:
-		_, err := l.c.Scale(ctx, "", a.Workers, "dynctl top: "+a.Text())
+		_, err := l.c.Scale(ctx, a.Pool, a.Workers, "dynctl top: "+a.Text())
 		return err
 	case ActSet:
 		name, value, err := EncodeSetting(a.Setting, a.Value)

@@ -66,6 +66,7 @@ type Action struct {
 	Worker         string         // empty for the cluster
 	Deadline       time.Duration  // drain: 0 means no limit
 	Workers        cluster.Counts // scale
+	Pool           string         // scale: empty for the main pool
 	Setting, Value string         // set: as dynctl set takes them
 }
 
@@ -74,6 +75,9 @@ func (a Action) Text() string {
 	text := string(a.Kind)
 	if a.Worker != "" {
 		text += " " + a.Worker
+	}
+	if a.Pool != "" {
+		text += " --pool " + a.Pool
 	}
 	if len(a.Workers) > 0 {
 		text += " " + a.Workers.String()

@@ -3,6 +3,8 @@ package tui
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,25 +47,40 @@ func restart() *action {
 
 func scale() *action {
 	return &action{
-		kind: client.ActScale, verb: "Scale", args: "[prefill=<n>] [decode=<n>] [encode=<n>]", about: "change the numbers of workers",
-		complete: func(*model) []string { return []string{"prefill=", "decode=", "encode="} },
-		parse:    parseScale,
+		kind: client.ActScale, verb: "Scale", args: "[pool=<name>] [prefill=<n>] [decode=<n>] [encode=<n>]", about: "change the numbers of workers",
+		complete: func(m *model) []string {
+			words := []string{"prefill=", "decode=", "encode="}
+			if t := m.shown.Snap.Topology; t != nil {
+				for _, name := range slices.Sorted(maps.Keys(t.Pools)) {
+					words = append(words, inPool+name)
+				}
+			}
+			return words
+		},
+		parse: parseScale,
 		effect: func(m *moment.Moment, order client.Action) string {
 			now := m.Snap.Topology
 			if now == nil {
 				return "" // parse refuses it
 			}
 			next := *now
-			_ = client.Scaled(&next, "", order.Workers) // parse has checked it
-			return fmt.Sprintf("From %s to %s. Surplus workers drain before they go.", shape(now), shape(&next))
+			_ = client.Scaled(&next, order.Pool, order.Workers) // parse has checked it
+			return fmt.Sprintf("From %s to %s. Surplus workers drain before they go.", shape(now.In(order.Pool)), shape(next.In(order.Pool)))
 		},
 	}
 }
 
-// parseScale reads numbers of workers as prefill=N, decode=N and encode=N.
+// inPool begins the argument that names the pool whose workers are scaled.
+const inPool = "pool="
+
+// parseScale reads numbers of workers as prefill=N, decode=N and encode=N, and their pool.
 func parseScale(m *moment.Moment, args []string) (client.Action, error) {
 	order := client.Action{Kind: client.ActScale, Workers: cluster.Counts{}}
 	for _, arg := range args {
+		if pool, is := strings.CutPrefix(arg, inPool); is && pool != "" && order.Pool == "" {
+			order.Pool = pool
+			continue
+		}
 		name, text, _ := strings.Cut(arg, "=")
 		role, err := cluster.ParseRole(name)
 		if _, twice := order.Workers[role]; twice || err != nil {
@@ -76,13 +93,13 @@ func parseScale(m *moment.Moment, args []string) (client.Action, error) {
 		order.Workers[role] = n
 	}
 	switch now := m.Snap.Topology; {
-	case len(args) == 0:
+	case len(order.Workers) == 0:
 		return order, errUsage
-	case now == nil || now.Model.Name == "":
+	case now == nil || order.Pool == "" && now.Model.Name == "":
 		return order, errors.New("nothing was ever declared in this cluster")
 	default:
 		next := *now
-		return order, client.Scaled(&next, "", order.Workers)
+		return order, client.Scaled(&next, order.Pool, order.Workers)
 	}
 }
 
@@ -104,8 +121,8 @@ func set() *action {
 	}
 }
 
-// shape is the number of workers of each role.
-func shape(t *cluster.Topology) string {
+// shape is the number of workers of each role in the main pool.
+func shape(t cluster.Topology) string {
 	text := fmt.Sprintf("%d prefill + %d decode", t.Prefill, t.Decode)
 	if t.Encode > 0 {
 		text += fmt.Sprintf(" + %d encode", t.Encode)

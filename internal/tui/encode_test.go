@@ -80,7 +80,7 @@ func TestScreenOfAnEncodeWorker(t *testing.T) {
 
 // A scale of encode workers is over when they serve, and the summary has them.
 func TestScaleOfEncodeWorkers(t *testing.T) {
-	if got := shape(&cluster.Topology{Prefill: 2, Decode: 5, Encode: 1}); got != "2 prefill + 5 decode + 1 encode" {
+	if got := shape(cluster.Topology{Prefill: 2, Decode: 5, Encode: 1}); got != "2 prefill + 5 decode + 1 encode" {
 		t.Errorf("shape %q", got)
 	}
 	sc := lab(t)

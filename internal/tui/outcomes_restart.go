@@ -45,10 +45,10 @@ func (p *pursuit) restartedAll(m *moment.Moment) verdict {
 
 // scaled judges other numbers of workers: all that are wanted serve, and no others are left.
 func (p *pursuit) scaled(m *moment.Moment) verdict {
-	t := m.Snap.Topology
-	if t == nil {
+	if m.Snap.Topology == nil {
 		return verdict{}
 	}
+	t := m.Snap.Topology.In(p.order.Pool)
 	switch {
 	case t.Asks(p.order.Workers):
 		p.obeyed = true
@@ -65,6 +65,9 @@ func (p *pursuit) scaled(m *moment.Moment) verdict {
 	}
 	for i := range m.Snap.Workers {
 		w := &m.Snap.Workers[i]
+		if w.Pool != p.order.Pool {
+			continue
+		}
 		have[w.Role]++
 		settled = settled && (w.State.Serving() || w.Desire == cluster.DesireDrain)
 		if w.State == cluster.StateFailed && !p.warned {
@@ -73,7 +76,11 @@ func (p *pursuit) scaled(m *moment.Moment) verdict {
 		}
 	}
 	if settled && t.Asks(have) {
-		return verdict{"the cluster has " + shape(t) + " workers", draw.Good, true}
+		where := "the cluster"
+		if p.order.Pool != "" {
+			where = "pool " + p.order.Pool
+		}
+		return verdict{where + " has " + shape(t) + " workers", draw.Good, true}
 	}
 	return verdict{}
 }

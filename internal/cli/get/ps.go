@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,10 +129,14 @@ func degreeText(n int) string {
 func workersTable(s *session.Session, v client.View, workers []cluster.Worker, wide bool, serves []string) *output.Table {
 	tty := s.Out.Streams.OutTTY
 	titles := []string{"NAME", "ROLE", "~DEVICE", "STATE", ">SEQS", ">KV", "~NODE", ageTitle(tty)}
+	pools := slices.ContainsFunc(workers, func(w cluster.Worker) bool { return w.Pool != "" })
 	if wide {
 		titles = append(titles, "MODEL", "WEIGHTS", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON", ">TP")
 		if serves != nil {
 			titles = append(titles, "SERVES")
+		}
+		if pools {
+			titles = append(titles, "POOL")
 		}
 	}
 	t := output.NewTable(titles...)
@@ -171,6 +176,9 @@ func workersTable(s *session.Session, v client.View, workers []cluster.Worker, w
 				human.Lease(w.Lease), instance, human.OrDash(w.Reason), degreeText(w.TensorParallel))
 			if serves != nil {
 				row = append(row, human.OrDash(serves[i]))
+			}
+			if pools {
+				row = append(row, human.OrDash(w.Pool))
 			}
 		}
 		t.Add(row...)

@@ -26,6 +26,9 @@ func Text(ctx context.Context, s *session.Session, c *client.Cluster, order clie
 	next := now.Clone()
 	switch order.Kind {
 	case client.ActScale:
+		if order.Pool != "" {
+			return "", fmt.Errorf("the load of the main pool alone is simulated, not that of pool %s", order.Pool)
+		}
 		err = client.Scaled(&next.Topology, "", order.Workers)
 	case client.ActSet:
 		err = next.Set(order.Setting+"="+order.Value, topofile.Source{})

@@ -1,6 +1,8 @@
 package moment
 
 import (
+	"fmt"
+
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -13,7 +15,7 @@ type Facts struct {
 	StateCount      map[cluster.State]int
 	Accuracies      bool   // some frontend tells whether predicted blocks were found
 	Leases          bool   // some worker's lease is known
-	Model           string // of the topology, or the only one there is
+	Model           string // of the topology, with the number of others, or the only one there is
 
 	byName  map[string]int // worker name to row
 	nodeAt  map[string]int // node id and name to row
@@ -63,9 +65,15 @@ func factsOf(s *cluster.Snapshot) Facts {
 			f.Accuracies = f.Accuracies || c.Index != nil && c.Index.Recent != nil
 		}
 	}
+	var declared []string
+	if s.Topology != nil {
+		declared = s.Topology.ModelNames()
+	}
 	switch {
-	case s.Topology != nil && s.Topology.Model.Name != "":
-		f.Model = s.Topology.Model.Name
+	case len(declared) > 1:
+		f.Model = fmt.Sprintf("%s +%d", declared[0], len(declared)-1)
+	case len(declared) == 1:
+		f.Model = declared[0]
 	case len(models) == 1 && n > 0:
 		f.Model = s.Workers[0].Model
 	}
