@@ -111,6 +111,13 @@ func (t Topology) ModelNames() (names []string) {
 	return names
 }
 
+// OfServer reports that only servers of an engine that others wrote have the main pool's model:
+// it has no path, and is not the built-in one.
+func (t Topology) OfServer() bool {
+	_, e := t.Specs(RoleDecode)
+	return t.Model.Path == "" && e.External()
+}
+
 // Decodes reports whether a model is to have decode workers.
 func (t Topology) Decodes(model string) bool {
 	for _, p := range t.Pools {

@@ -53,6 +53,19 @@ func TestPoolsOfATopology(t *testing.T) {
 }
 
 // What one pool takes, another copy of the topology does not see.
+// A model without a path is the built-in one, or that of a server.
+func TestModelOfAServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path, backend string
+		want          bool
+	}{"built in": {"", "", false}, "files": {"/m", "", false}, "server": {"", BackendVLLM, true}, "server with a tokenizer here": {"/m", BackendVLLM, false}} {
+		top := Topology{Model: ModelSpec{Name: "m", Path: tc.path}, Engine: EngineSpec{Backend: tc.backend}, Decode: 1}
+		if got := top.OfServer(); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestPutPool(t *testing.T) {
 	top := mixed()
 	next := top

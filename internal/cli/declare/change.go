@@ -102,7 +102,7 @@ func ModelPhrase(t cluster.Topology) string {
 	switch {
 	case m.Builtin() == "":
 		text = m.Name + " from " + m.Path
-	case e.External():
+	case t.OfServer():
 		text = m.Name
 	}
 	if e.External() {

@@ -145,7 +145,7 @@ func lookAtModel(ctx context.Context, v client.View, cards []cluster.ModelCard, 
 	if v.Topology == nil {
 		return m
 	}
-	m.Model = v.Topology.Model
+	m.Model, m.OfServer = v.Topology.Model, v.Topology.OfServer()
 	if m.Model.Builtin() != "" {
 		return m
 	}

@@ -133,7 +133,10 @@ func topologyTable(s listing.Scene, items []topologyRow, wide bool) *output.Tabl
 				return strconv.Itoa(n)
 			}
 			path := d.Model.Path
-			if d.Model.Builtin() != "" {
+			switch {
+			case d.OfServer():
+				path = "(server)"
+			case d.Model.Builtin() != "":
 				path = "(built-in)"
 			}
 			row = append(row, path, human.OrDash(d.Model.Quantize), number(d.Engine.BlockSize), number(d.Engine.KVBlocks), human.OrDash(d.Engine.KVDType), human.OrDash(d.Engine.Device))

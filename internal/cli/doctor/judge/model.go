@@ -15,6 +15,8 @@ import (
 // this machine.
 type ModelFiles struct {
 	Model cluster.ModelSpec // without a name: none is declared
+	// OfServer says that only servers of other engines have it.
+	OfServer bool
 	Cards []cluster.ModelCard
 	Err   error           // why the cards are not known
 	Here  *inspect.Report // nil: not on this machine
@@ -34,6 +36,8 @@ func (m ModelFiles) Judge() Finding {
 	case differ != "":
 		return Bad("put the same files on all nodes, then dynctl drain and resume the workers that differ",
 			"workers serve different files under the name %s, as %s: %s", spec.Name, differ, strings.Join(known, ", ")).With("digests", known)
+	case m.OfServer:
+		return Skipped("only its servers have the files of %s", spec.Name)
 	case spec.Builtin() != "":
 		return good("%s is built into dynamod", spec.Name).With("digests", known)
 	case m.Here == nil:

@@ -30,10 +30,12 @@ func TestDoctorsModelFiles(t *testing.T) {
 		model         cluster.ModelSpec
 		cards         []cluster.ModelCard
 		err           error
+		server        bool
 		status, found string
 	}{
 		{name: "nothing declared", status: Skip, found: "no model is declared"},
 		{name: "built in", model: serves("", ""), cards: []cluster.ModelCard{card("a", "bf16"), card("a", "bf16")}, status: OK, found: "m is built into dynamod"},
+		{name: "at a server", model: serves("", ""), server: true, status: Skip, found: "only its servers have the files of m"},
 		{name: "other files", model: serves("", ""), cards: []cluster.ModelCard{card("a", "bf16"), card("b", "bf16")}, status: Fail, found: "different files under the name m, as bf16: a, b"},
 		{name: "other weights", model: serves("", ""), cards: []cluster.ModelCard{card("a", "bf16"), card("b", "q8_0")}, status: OK, found: "built into"},
 		{name: "etcd", model: serves("", ""), err: errors.New("down"), status: Fail, found: "down"},
@@ -43,7 +45,7 @@ func TestDoctorsModelFiles(t *testing.T) {
 		{name: "quantized", model: serves(dir, "q8_0"), cards: []cluster.ModelCard{card("a", "q8_0")}, status: OK, found: dir},
 		{name: "broken", model: serves(broken, ""), status: Fail, found: broken + ": "},
 	} {
-		m := ModelFiles{Model: tc.model, Cards: tc.cards, Err: tc.err}
+		m := ModelFiles{Model: tc.model, OfServer: tc.server, Cards: tc.cards, Err: tc.err}
 		if _, err := os.Stat(tc.model.Path); err == nil {
 			r := inspect.Look(t.Context(), tc.model.Path)
 			m.Here = &r
