@@ -21,7 +21,7 @@ func TestExplainPlanner(t *testing.T) {
 	now := time.Now()
 	report := planner.NewReport("node-1", planner.Defaults(), planner.Observation{Start: now.Add(-5 * time.Second), End: now, Arrived: 10},
 		planner.Decision{Time: now, Refusal: planner.RefusedNoChange, Current: planner.Plan{Prefill: 1, Decode: 2}, Proposal: planner.Plan{Prefill: 1, Decode: 2}})
-	if _, err := store.PutJSON(t.Context(), w.store, cluster.PlannerKey(w.ns), report); err != nil {
+	if _, err := store.PutJSON(t.Context(), w.store, cluster.PlannerKey(w.ns, ""), report); err != nil {
 		t.Fatal(err)
 	}
 	if r := w.ok("explain", "planner"); !strings.Contains(r.stdout, "\t1P2D stays. The workers are right for the load.\n") && !strings.Contains(r.stdout, "no leader") || !strings.Contains(r.stdout, "2.00 requests/s") {

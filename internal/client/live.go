@@ -316,7 +316,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	l.tally.fill(&s, view, depth, now)
 	s.Queue.Messages, s.Activity = queued, activity
 	s.Caches = l.known.caches(s.Workers, l.tally, l.nats.ok)
-	s.Planner = l.plan.newest()
+	s.Planner, s.PlannerPools = l.plan.newest()
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if left, ok := l.lease.left(w.InstanceID, now); ok {

@@ -1,10 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,17 +16,23 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// PlannerReport returns the newest decision of the planner, or nil if there is none: it is off, nobody leads, or
-// too little was seen.
-func (c *Cluster) PlannerReport(ctx context.Context) (*planner.Report, error) {
-	r, _, err := store.GetJSON[planner.Report](ctx, c.store, cluster.PlannerKey(c.Namespace))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
+// PlannerReports returns the planner's newest decision on each pool, the main pool first. A pool has none while the
+// planner is off, nobody leads, or too little was seen.
+func (c *Cluster) PlannerReports(ctx context.Context) ([]planner.Report, error) {
+	kvs, _, err := c.store.List(ctx, cluster.PlannerPrefix(c.Namespace))
 	if err != nil {
-		return nil, fmt.Errorf("read the planner's decision: %w", err)
+		return nil, fmt.Errorf("read the planner's decisions: %w", err)
 	}
-	return &r, nil
+	var out []planner.Report
+	for _, kv := range kvs {
+		r, err := store.DecodeJSON[planner.Report](kv)
+		if err != nil {
+			return nil, fmt.Errorf("read the planner's decisions: %w", err)
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b planner.Report) int { return cmp.Compare(a.Pool, b.Pool) })
+	return out, nil
 }
 
 // PlannerMode returns planner.mode in effect: what the cluster sets, or else the configuration of the node that
@@ -62,7 +69,13 @@ const (
 type plannerWatch struct {
 	asked time.Time // only the maker of snapshots uses it
 
-	mu   sync.Mutex
+	mu    sync.Mutex
+	mode  string              // of the cluster
+	pools map[string]*planned // that have a decision
+}
+
+// planned is what is known of the planner of one pool.
+type planned struct {
 	view cluster.PlannerView
 	last planner.Decision
 }
@@ -75,12 +88,22 @@ func (p *plannerWatch) refresh(ctx context.Context, c *Cluster, v View, leader s
 	p.asked = time.Now()
 	if mode, err := c.PlannerMode(ctx, v, leader); err == nil && mode != "" {
 		p.mu.Lock()
-		p.view.Mode = mode
+		p.mode = mode
+		if main := p.pools[""]; main != nil {
+			main.view.Mode = mode
+		}
 		p.mu.Unlock()
 	}
-	if r, err := c.PlannerReport(ctx); err == nil && r != nil {
-		p.take(*r, r.Decision.Time, storedEvery, false)
+	if all, err := c.PlannerReports(ctx); err == nil {
+		for _, r := range all {
+			p.take(r, r.Decision.Time, storedEvery, false)
+		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.pools, func(pool string, _ *planned) bool {
+		return pool != "" && (v.Topology == nil || !slices.Contains(v.Topology.PoolNames(), pool))
+	})
 }
 
 // heard takes in a decision from the event plane.
@@ -96,7 +119,14 @@ func (p *plannerWatch) heard(e events.Event) {
 func (p *plannerWatch) take(r planner.Report, at time.Time, every time.Duration, now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d, old := r.Decision, &p.view
+	if p.pools == nil {
+		p.pools = map[string]*planned{}
+	}
+	known := p.pools[r.Pool]
+	if known == nil {
+		known = &planned{}
+	}
+	d, old := r.Decision, &known.view
 	if !d.Time.After(old.Time) && (!now || r.Node == old.Node) {
 		return
 	}
@@ -113,10 +143,11 @@ func (p *plannerWatch) take(r planner.Report, at time.Time, every time.Duration,
 	}
 	v.Rates, v.Forecasts = appendSample(old.Rates, gaps, rate), appendSample(old.Forecasts, gaps, forecast)
 	v.Changes = old.Changes
-	if d.News(p.last) {
+	if d.News(known.last) {
 		v.Changes = append([]cluster.PlannerChange{{Time: d.Time, From: v.Current, To: v.Proposal, Why: d.Why(), Text: r.Headline()}}, old.Changes[:min(len(old.Changes), keepPlanned-1)]...)
 	}
-	p.view, p.last = v, d
+	known.view, known.last = v, d
+	p.pools[r.Pool] = known
 }
 
 // appendSample returns the newest of the samples, gaps and one more. It shares nothing with what was
@@ -127,12 +158,20 @@ func appendSample(samples []*float64, gaps int, v *float64) []*float64 {
 	return out[max(len(out)-keepPlanned, 0):]
 }
 
-// newest returns a copy of what is known.
-func (p *plannerWatch) newest() *cluster.PlannerView {
+// newest returns a copy of what is known of the main pool, and of the others in the order of their names.
+func (p *plannerWatch) newest() (*cluster.PlannerView, []cluster.PlannerView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	v := p.view
-	return &v
+	main := cluster.PlannerView{Mode: p.mode}
+	var others []cluster.PlannerView
+	for _, pool := range slices.Sorted(maps.Keys(p.pools)) {
+		if v := p.pools[pool].view; pool == "" {
+			main = v
+		} else {
+			others = append(others, v)
+		}
+	}
+	return &main, others
 }
 
 // viewOfPlanner returns what a report says.
@@ -153,7 +192,7 @@ func viewOfPlanner(r planner.Report) cluster.PlannerView {
 		return nil
 	}
 	v := cluster.PlannerView{
-		Node: r.Node, Time: d.Time,
+		Pool: r.Pool, Node: r.Node, Time: d.Time,
 		Target:   cluster.PlannerTarget{Goal: string(r.Target.Goal), TTFT: ms(r.Target.TTFT), ITL: ms(r.Target.ITL), Percentile: r.Target.Percentile, Devices: r.Target.Devices},
 		Observed: cluster.PlannerFigures{Rate: &o.Rate, TTFT: ms(o.TTFT), ITL: ms(o.ITL)}, Queued: &o.Queued,
 		Predicted: cluster.PlannerFigures{Rate: reason(planner.ReasonForecastRate), ISL: reason(planner.ReasonISL), OSL: reason(planner.ReasonOSL)},

@@ -33,7 +33,7 @@ func plannerReport[W planner.Cause | planner.Refusal](node string, at time.Time,
 func TestPlannerWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p plannerWatch
-		if v := p.newest(); v.Node != "" || v.Silent(time.Now()) {
+		if v, _ := p.newest(); v.Node != "" || v.Silent(time.Now()) {
 			t.Errorf("before any decision: %+v", v)
 		}
 		tell := func(r planner.Report) { p.heard(event(t, r)) }
@@ -48,7 +48,7 @@ func TestPlannerWatch(t *testing.T) {
 			r.Changes = append(r.Changes, c)
 		}
 		tell(r)
-		v := p.newest()
+		v, _ := p.newest()
 		if o := v.Orders; len(o) != 2 || o[0].Result != "under way" || o[1].Result != "done after 1m0s" || o[1].Node != "node-2" || !strings.HasPrefix(o[1].Text, "1 aggregated -> 2 aggregated: ") {
 			t.Errorf("orders %+v", o)
 		}
@@ -71,7 +71,7 @@ func TestPlannerWatch(t *testing.T) {
 		// Three decisions are missing, and the next one knows nothing of now. A stored one that is as old as
 		// the last is no news, and an older one of another node neither.
 		time.Sleep(14 * time.Second)
-		if v := p.newest(); v.Silent(time.Now()) || !v.Silent(time.Now().Add(time.Second)) {
+		if v, _ := p.newest(); v.Silent(time.Now()) || !v.Silent(time.Now().Add(time.Second)) {
 			t.Errorf("silent after 14 s, or not after 15 s: %+v", v)
 		}
 		time.Sleep(6 * time.Second)
@@ -80,7 +80,7 @@ func TestPlannerWatch(t *testing.T) {
 		for _, node := range []string{"node-1", "node-2"} {
 			p.take(plannerReport(node, time.Now().Add(-time.Second), planner.CauseDown, 3, 2), time.Now(), storedEvery, false)
 		}
-		v = p.newest()
+		v, _ = p.newest()
 		if len(v.Rates) != 6 || v.Rates[1] == nil || v.Rates[2] != nil || v.Rates[5] != nil || v.Forecasts[5] != nil || !is(v.Forecasts[0], 7) || len(v.Forecasts) != 6 {
 			t.Errorf("%d samples: %v", len(v.Rates), v.Rates)
 		}
@@ -89,14 +89,14 @@ func TestPlannerWatch(t *testing.T) {
 		}
 		// A node whose clock is behind leads now.
 		tell(plannerReport("node-2", time.Now().Add(-time.Minute), planner.RefusedNoChange, 1, 1))
-		if v := p.newest(); v.Node != "node-2" || v.Silent(time.Now()) || v.Changes[0].Why != "no_change" {
+		if v, _ := p.newest(); v.Node != "node-2" || v.Silent(time.Now()) || v.Changes[0].Why != "no_change" {
 			t.Errorf("the next leader: %+v", v)
 		}
 		for i := range 3 * keepPlanned {
 			time.Sleep(5 * time.Second)
 			tell(plannerReport("node-2", time.Now(), planner.CauseForecast, 1, 2+i%2))
 		}
-		if v := p.newest(); len(v.Rates) != keepPlanned || len(v.Changes) != keepPlanned || v.Rates[0] == nil {
+		if v, _ := p.newest(); len(v.Rates) != keepPlanned || len(v.Changes) != keepPlanned || v.Rates[0] == nil {
 			t.Errorf("%d samples and %d changes are kept", len(v.Rates), len(v.Changes))
 		}
 	})

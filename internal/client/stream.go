@@ -79,7 +79,7 @@ type Stream struct {
 	mu      sync.Mutex
 	lost    uint64 // dropped since the last event that was delivered
 	workers map[string]cluster.WorkerStatus
-	decided planner.Decision // the planner's last
+	decided map[string]planner.Decision // the planner's last, by pool
 }
 
 // Events starts a stream, which Close ends. It fails with ErrNoBus when no event plane is
@@ -218,8 +218,15 @@ func (s *Stream) planner(e events.Event) {
 	s.gap(e, EventPlanner, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := r.Decision.News(s.decided)
-	if s.decided = r.Decision; news {
+	if s.decided == nil {
+		s.decided = map[string]planner.Decision{}
+	}
+	last, known := s.decided[r.Pool]
+	if !known && len(s.decided) > cluster.MaxPools+cluster.MaxWorkersPerRole {
+		return // more than there can be
+	}
+	news := r.Decision.News(last)
+	if s.decided[r.Pool] = r.Decision; news {
 		s.pushLocked(Event{Time: r.Decision.Time, Kind: EventPlanner, Planner: &r})
 	}
 }

@@ -215,14 +215,41 @@ type FrontendStats struct {
 	TTFT       Histogram  `json:"ttft"`
 	ITL        Histogram  `json:"itl"`
 	Queue      Histogram  `json:"queue"` // arrival to admission by an engine
+	// Models tells the load of each model apart, in the order of their names. Requests for
+	// models that nobody declares are in none. It is nil from a frontend of an earlier release.
+	Models []ModelLoad `json:"models"`
+}
+
+// ModelLoad is the load of one model at one frontend, in one second.
+type ModelLoad struct {
+	Model   string `json:"model"`
+	Started int    `json:"started"`
 	// Served is a uniform sample of the answers that ended well, at most [MaxServed] of
 	// ServedOf.
 	Served   []ServedRequest `json:"served,omitempty"`
 	ServedOf int             `json:"served_of,omitempty"`
 }
 
-// MaxServed bounds the answers in one [FrontendStats].
-const MaxServed = 64
+// MaxServed bounds the answers of one [ModelLoad], MaxServedAll those of one
+// [FrontendStats].
+const (
+	MaxServed    = 64
+	MaxServedAll = 1024
+)
+
+// Of returns the load of one model; with an empty name, that of all models together.
+func (f FrontendStats) Of(model string) (load ModelLoad) {
+	for _, m := range f.Models {
+		if model != "" && m.Model != model {
+			continue
+		}
+		load.Started += m.Started
+		load.Served = append(load.Served, m.Served...)
+		load.ServedOf += m.ServedOf
+	}
+	load.Model = model
+	return load
+}
 
 // ServedRequest is the size of one answer, and how fast it came.
 type ServedRequest struct {

@@ -87,8 +87,24 @@ func SettingKey(namespace, name string) string { return SettingPrefix(namespace)
 // SettingPrefix covers all run-time settings of a namespace.
 func SettingPrefix(namespace string) string { return "/dynctl/" + namespace + "/config/" }
 
-// PlannerKey holds the newest decision of the planner.
-func PlannerKey(namespace string) string { return "/dynctl/" + namespace + "/planner" }
+// PlannerKey holds the planner's newest decision on one pool; the main pool is called "".
+func PlannerKey(namespace, pool string) string { return ofPool(PlannerPrefix(namespace), pool) }
+
+// PlannerPrefix covers the planner's decisions on all pools of a namespace; see [PoolOf].
+func PlannerPrefix(namespace string) string { return "/dynctl/" + namespace + "/planner" }
+
+// ofPool returns the key of a pool under a key, which is that of the main pool.
+func ofPool(key, pool string) string {
+	if pool == "" {
+		return key
+	}
+	return key + "/" + pool
+}
+
+// PoolOf returns the pool of a key that [PlannerKey] or [DaysKey] made under a prefix.
+func PoolOf(key, prefix string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(key, prefix), "/")
+}
 
 // VirtualPlannerKey holds what the planner tells programs that carry out its decisions, as text of a decimal
 // number: one of [VirtualPrefill], [VirtualDecode], [VirtualDecision] and [VirtualScaled].
@@ -108,8 +124,11 @@ const (
 // ProfileKey holds what the node that leads has learned of the workers' performance.
 func ProfileKey(namespace string) string { return "/dynctl/" + namespace + "/profile" }
 
-// DaysKey holds the load of the last days, as the node that leads has seen it.
-func DaysKey(namespace string) string { return "/dynctl/" + namespace + "/days" }
+// DaysKey holds the load of one pool in the last days, as the node that leads has seen it.
+func DaysKey(namespace, pool string) string { return ofPool(DaysPrefix(namespace), pool) }
+
+// DaysPrefix covers the load of all pools of a namespace; see [PoolOf].
+func DaysPrefix(namespace string) string { return "/dynctl/" + namespace + "/days" }
 
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }

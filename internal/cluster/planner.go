@@ -7,6 +7,8 @@ import (
 
 // PlannerView is the planner as operators see it: its newest decision, and how it went.
 type PlannerView struct {
+	// Pool is the name of the pool that it is about; empty for the main pool.
+	Pool string `json:"pool,omitempty"`
 	// Mode is planner.mode in effect: off, advise or act; empty while it is not known.
 	Mode string `json:"mode,omitempty"`
 	// Node is the name of the node that decided; empty without a decision. The fields below

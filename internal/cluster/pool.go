@@ -20,6 +20,8 @@ type Pool struct {
 	PrefillSpec RoleSpec   `json:"prefill_spec,omitzero"`
 	DecodeSpec  RoleSpec   `json:"decode_spec,omitzero"`
 	EncodeSpec  RoleSpec   `json:"encode_spec,omitzero"`
+	// Planner overrides the settings planner.* for this pool.
+	Planner PlannerSpec `json:"planner,omitzero"`
 }
 
 // Attached is a server that runs already and serves as one worker of the cluster. Some node
@@ -44,6 +46,14 @@ func (t Topology) PoolNames() []string {
 		names = append(names, a.URL())
 	}
 	return names
+}
+
+// PoolWords names a pool in a sentence.
+func PoolWords(pool string) string {
+	if pool == "" {
+		return "the main pool"
+	}
+	return "pool " + pool
 }
 
 // AttachedAt returns the attached server with that URL.
@@ -75,7 +85,7 @@ func (t Topology) In(pool string) Topology {
 func (t *Topology) Put(pool string, other Topology) {
 	p := Pool{
 		other.Model, other.Prefill, other.Decode, other.Encode, other.Engine, other.Placement,
-		other.PrefillSpec, other.DecodeSpec, other.EncodeSpec,
+		other.PrefillSpec, other.DecodeSpec, other.EncodeSpec, other.Planner,
 	}
 	if pool == "" {
 		t.set(p)
@@ -135,7 +145,7 @@ func (t Topology) Equal(other Topology) bool { return reflect.DeepEqual(t, other
 // set makes p the main pool.
 func (t *Topology) set(p Pool) {
 	t.Model, t.Prefill, t.Decode, t.Encode, t.Engine, t.Placement = p.Model, p.Prefill, p.Decode, p.Encode, p.Engine, p.Placement
-	t.PrefillSpec, t.DecodeSpec, t.EncodeSpec = p.PrefillSpec, p.DecodeSpec, p.EncodeSpec
+	t.PrefillSpec, t.DecodeSpec, t.EncodeSpec, t.Planner = p.PrefillSpec, p.DecodeSpec, p.EncodeSpec, p.Planner
 }
 
 // MaxPools limits the pools with names.
@@ -161,6 +171,7 @@ func (t Topology) checkPools(wrong func(field, format string, args ...any)) {
 		view := t.In(name)
 		view.Rolling = Rolling{} // told once
 		view.check(within)
+		view.Planner.check(func(field, format string, args ...any) { within("planner."+field, format, args...) })
 	}
 	seen := map[string]bool{}
 	for _, a := range t.Attached {

@@ -33,6 +33,8 @@ type Snapshot struct {
 	Caches *KVCaches `json:"kv_caches"`
 	// Planner is what the planner advises; nil in recordings of earlier releases.
 	Planner *PlannerView `json:"planner"`
+	// PlannerPools is the same of pools with names, in their order.
+	PlannerPools []PlannerView `json:"planner_pools,omitempty"`
 	// Activity is the activity of the worker that the operator inspects; null when none
 	// is inspected.
 	Activity *Activity `json:"activity"`

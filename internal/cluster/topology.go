@@ -28,8 +28,11 @@ type Topology struct {
 	EncodeSpec  RoleSpec `json:"encode_spec,omitzero"`
 	// Pools are models beside that one, with workers of their own, by name. Attached are
 	// servers that run already; see In for how one of either is seen.
-	Pools    map[string]Pool `json:"pools,omitempty"`
-	Attached []Attached      `json:"attached,omitempty"`
+	Pools map[string]Pool `json:"pools,omitempty"`
+	// Planner is that of a pool in the view of In. The main pool has none: the settings
+	// planner.* say the same of it.
+	Planner  PlannerSpec `json:"-"`
+	Attached []Attached  `json:"attached,omitempty"`
 	// Restarts counts the orders to restart all workers, one after another.
 	Restarts int64 `json:"restarts,omitempty"`
 	// Rolling says how the latest restart of all workers goes.

@@ -167,7 +167,7 @@ func TestPlannerAdvises(t *testing.T) {
 	busy := computed(c) - before
 	agrees(t, told.all(), quiet, &sent, busy)
 	advises(t, decided, busy/time.Duration(sent.requests))
-	if kept, err := c.Client.PlannerReport(t.Context()); err != nil || kept == nil || kept.Node != "node-2" {
+	if kept, err := c.Client.PlannerReports(t.Context()); err != nil || len(kept) != 1 || kept[0].Node != "node-2" {
 		t.Errorf("the store has %+v %v", kept, err)
 	}
 

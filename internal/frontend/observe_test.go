@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -187,7 +189,10 @@ func TestStatsArePublished(t *testing.T) {
 			all.TTFT.Add(s.TTFT)
 			all.ITL.Add(s.ITL)
 			all.Queue.Add(s.Queue)
-			all.Served, all.ServedOf = append(all.Served, s.Served...), all.ServedOf+s.ServedOf
+			if s.Models == nil {
+				t.Error("nobody counts the models")
+			}
+			all.Models = append(all.Models, s.Models...)
 		}
 		return all
 	}
@@ -202,30 +207,41 @@ func TestStatsArePublished(t *testing.T) {
 	if s.Started != 2 || s.OutTokens != 6 || s.ITL.Count() != 5 {
 		t.Errorf("finished: %+v", s)
 	}
-	if s.ServedOf != 1 || len(s.Served) != 1 {
-		t.Fatalf("a refused request and one answer, served: %+v of %d", s.Served, s.ServedOf)
+	load := s.Of("tiny")
+	if load.ServedOf != 1 || len(load.Served) != 1 || load.Started < 1 {
+		t.Fatalf("a refused request and one answer: %+v", s.Models)
 	}
-	r := s.Served[0]
+	r := load.Served[0]
 	ttft, _ := s.TTFT.Quantile(1)
 	if r.Prompt != 4 || r.Cached != 2 || r.Output != 6 || r.TTFT <= 0 || r.TTFT > 2*ttft || r.ITL <= 0 {
 		t.Errorf("served %+v, TTFT %s", r, ttft)
 	}
 }
 
-// What ended within a second is sampled evenly, however much it is.
+// What ended within a second is sampled evenly, however much it is, for each model alone.
 func TestServedIsSampled(t *testing.T) {
 	const ended, seconds = 10 * cluster.MaxServed, 200
 	s := newStats()
 	var late int
 	for range seconds {
 		for i := range ended {
-			s.served(cluster.ServedRequest{Prompt: i})
+			s.served("busy", cluster.ServedRequest{Prompt: i})
 		}
+		s.asked("rare")
+		s.asked(metrics.UnknownModel)
+		s.served("rare", cluster.ServedRequest{Prompt: 7})
 		x := s.take()
-		if x.ServedOf != ended || len(x.Served) != cluster.MaxServed {
-			t.Fatalf("%d of %d", len(x.Served), x.ServedOf)
+		if len(x.Models) != 2 || x.Of("").Started != 1 || x.Of("").ServedOf != ended+1 {
+			t.Fatalf("models %+v", x.Models)
 		}
-		for _, r := range x.Served {
+		if rare := x.Of("rare"); rare.Started != 1 || rare.ServedOf != 1 || len(rare.Served) != 1 || rare.Served[0].Prompt != 7 {
+			t.Fatalf("rare: %+v", rare)
+		}
+		busy := x.Of("busy")
+		if busy.Started != 0 || busy.ServedOf != ended || len(busy.Served) != cluster.MaxServed {
+			t.Fatalf("%d of %d", len(busy.Served), busy.ServedOf)
+		}
+		for _, r := range busy.Served {
 			if r.Prompt >= ended/2 {
 				late++
 			}
@@ -235,8 +251,30 @@ func TestServedIsSampled(t *testing.T) {
 	if want := seconds * cluster.MaxServed / 2; late < want-285 || late > want+285 {
 		t.Errorf("%d of %d are from the second half", late, seconds*cluster.MaxServed)
 	}
-	if x := s.take(); x.ServedOf != 0 || x.Served != nil {
+	if x := s.take(); len(x.Models) != 0 || x.Models == nil {
 		t.Errorf("left over: %+v", x)
+	}
+}
+
+// With many models, the samples of all together are bounded, and each model has one.
+func TestServedOfManyModels(t *testing.T) {
+	s := newStats()
+	const models = 100
+	for m := range models {
+		for range cluster.MaxServed {
+			s.served(strconv.Itoa(m), cluster.ServedRequest{Prompt: m})
+		}
+	}
+	all := s.take()
+	n := 0
+	for _, m := range all.Models {
+		n += len(m.Served)
+		if len(m.Served) == 0 || m.ServedOf != cluster.MaxServed {
+			t.Errorf("%s: %d of %d", m.Model, len(m.Served), m.ServedOf)
+		}
+	}
+	if len(all.Models) != models || n > cluster.MaxServedAll {
+		t.Errorf("%d models with %d samples", len(all.Models), n)
 	}
 }
 

@@ -2,7 +2,9 @@ package frontend
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +15,9 @@ import (
 
 // stats gathers the figures of one second, for the event plane.
 type stats struct {
-	mu sync.Mutex
-	s  cluster.FrontendStats
+	mu     sync.Mutex
+	s      cluster.FrontendStats
+	models map[string]*cluster.ModelLoad
 }
 
 func newStats() *stats { return &stats{} }
@@ -50,14 +53,36 @@ func (s *stats) tokens(n int, gap time.Duration) {
 	})
 }
 
-// served samples an answer that ended well.
-func (s *stats) served(r cluster.ServedRequest) {
-	s.add(func(x *cluster.FrontendStats) {
-		x.ServedOf++
-		if len(x.Served) < cluster.MaxServed {
-			x.Served = append(x.Served, r)
-		} else if i := rand.IntN(x.ServedOf); i < cluster.MaxServed {
-			x.Served[i] = r
+// of changes the figures of one model. Models that nobody declares have none, so that no client
+// fills the memory with names.
+func (s *stats) of(model string, f func(*cluster.ModelLoad)) {
+	if model == metrics.UnknownModel {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.models[model]
+	if m == nil {
+		m = &cluster.ModelLoad{Model: model}
+		if s.models == nil {
+			s.models = map[string]*cluster.ModelLoad{}
+		}
+		s.models[model] = m
+	}
+	f(m)
+}
+
+// asked counts a request for a model.
+func (s *stats) asked(model string) { s.of(model, func(m *cluster.ModelLoad) { m.Started++ }) }
+
+// served samples an answer of a model that ended well.
+func (s *stats) served(model string, r cluster.ServedRequest) {
+	s.of(model, func(m *cluster.ModelLoad) {
+		m.ServedOf++
+		if len(m.Served) < cluster.MaxServed {
+			m.Served = append(m.Served, r)
+		} else if i := rand.IntN(m.ServedOf); i < cluster.MaxServed {
+			m.Served[i] = r
 		}
 	})
 }
@@ -67,7 +92,16 @@ func (s *stats) take() cluster.FrontendStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.s
-	s.s = cluster.FrontendStats{}
+	out.Models = make([]cluster.ModelLoad, 0, len(s.models)) // not nil, which says that nobody counts them
+	for _, name := range slices.Sorted(maps.Keys(s.models)) {
+		m := *s.models[name]
+		if most := max(cluster.MaxServedAll/len(s.models), 1); len(m.Served) > most {
+			rand.Shuffle(len(m.Served), func(i, k int) { m.Served[i], m.Served[k] = m.Served[k], m.Served[i] })
+			m.Served = m.Served[:most]
+		}
+		out.Models = append(out.Models, m)
+	}
+	s.s, s.models = cluster.FrontendStats{}, nil
 	return out
 }
 

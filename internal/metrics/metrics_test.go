@@ -313,18 +313,28 @@ func TestPlanner(t *testing.T) {
 	for i, v := range values {
 		*v = new(float64(i))
 	}
-	p.Update(f)
+	p.Update("small", f)
+	p.Update("", f)
 	f.TTFT = nil
-	p.Update(f)
+	p.Update("", f)
 	wantLines(t, scrape(t, r),
-		"dynamo_planner_num_p_workers 0", "dynamo_planner_num_d_workers 1", "dynamo_planner_observed_request_rate 2", "dynamo_planner_observed_itl 4",
-		"dynamo_planner_observed_request_duration 5", "dynamo_planner_observed_isl 6", "dynamo_planner_observed_osl 7", "dynamo_planner_predicted_request_rate 8",
-		"dynamo_planner_predicted_isl 9", "dynamo_planner_predicted_osl 10", "dynamo_planner_predicted_num_p 11", "dynamo_planner_predicted_num_d 12",
-		"dynamo_planner_predicted_miss_ratio 13", "dynamo_planner_best_effort 14", "dynamo_planner_gpu_hours 15", `dynamo_planner_decisions_total{reason="forecast"} 2`)
+		`dynamo_planner_num_p_workers{pool=""} 0`, `dynamo_planner_num_d_workers{pool=""} 1`, `dynamo_planner_observed_request_rate{pool=""} 2`, `dynamo_planner_observed_itl{pool=""} 4`,
+		`dynamo_planner_observed_request_duration{pool=""} 5`, `dynamo_planner_observed_isl{pool=""} 6`, `dynamo_planner_observed_osl{pool=""} 7`, `dynamo_planner_predicted_request_rate{pool=""} 8`,
+		`dynamo_planner_predicted_isl{pool=""} 9`, `dynamo_planner_predicted_osl{pool=""} 10`, `dynamo_planner_predicted_num_p{pool=""} 11`, `dynamo_planner_predicted_num_d{pool=""} 12`,
+		`dynamo_planner_predicted_miss_ratio{pool=""} 13`, `dynamo_planner_best_effort{pool=""} 14`, `dynamo_planner_gpu_hours{pool=""} 15`, `dynamo_planner_decisions_total{pool="",reason="forecast"} 2`, `dynamo_planner_observed_ttft{pool="small"} 3`)
 	for _, l := range scrape(t, r) {
-		if strings.HasPrefix(l, "dynamo_planner_observed_ttft ") {
+		if strings.HasPrefix(l, `dynamo_planner_observed_ttft{pool=""`) {
 			t.Errorf("not known any more: %s", l)
 		}
+	}
+	p.Forget("small")
+	for _, l := range scrape(t, r) {
+		if strings.Contains(l, `pool="small"`) {
+			t.Errorf("of a pool that is no more: %s", l)
+		}
+	}
+	if len(scrape(t, r)) == 0 {
+		t.Error("the main pool is forgotten, too")
 	}
 	p.Clear()
 	for _, l := range scrape(t, r) {

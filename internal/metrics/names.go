@@ -176,6 +176,7 @@ const (
 	LabelWhere     = "where"
 	LabelWay       = "way"
 	LabelReason    = "reason"
+	LabelPool      = "pool" // of a topology; empty: the main one
 	LabelSection   = "section"
 	LabelOutcome   = "outcome"
 	LabelDirection = "direction"

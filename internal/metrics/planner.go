@@ -1,5 +1,7 @@
 package metrics
 
+import "github.com/prometheus/client_golang/prometheus"
+
 // PlannerFigures are those of one decision of the planner. Unknown ones are nil, and have no series.
 type PlannerFigures struct {
 	Reason string // for which the decision is as it is, a word from a fixed set
@@ -29,9 +31,9 @@ type plannerGauge struct {
 
 // NewPlanner returns the metrics of a planner in r. They have no series before the first decision.
 func NewPlanner(r *Registry) *Planner {
-	p := &Planner{decisions: r.counter(PlannerDecisions, "Total number of decisions of the planner, by cause of a change or reason of a refusal", LabelReason)}
+	p := &Planner{decisions: r.counter(PlannerDecisions, "Total number of decisions of the planner, by cause of a change or reason of a refusal", LabelReason, LabelPool)}
 	gauge := func(name, help string, of func(f *PlannerFigures) *float64) {
-		p.gauges = append(p.gauges, plannerGauge{r.gauge(name, help), of})
+		p.gauges = append(p.gauges, plannerGauge{r.gauge(name, help, LabelPool), of})
 	}
 	gauge(PlannerPrefillWorkers, "Prefill workers that serve", func(f *PlannerFigures) *float64 { return f.PrefillWorkers })
 	gauge(PlannerDecodeWorkers, "Decode workers that serve", func(f *PlannerFigures) *float64 { return f.DecodeWorkers })
@@ -52,12 +54,22 @@ func NewPlanner(r *Registry) *Planner {
 	return p
 }
 
-// Update shows the figures of a decision.
-func (p *Planner) Update(f PlannerFigures) {
+// Update shows the figures of a decision on a pool. The main pool is called "": to Prometheus, an empty label is none, so
+// that series of one pool are as without the label.
+func (p *Planner) Update(pool string, f PlannerFigures) {
 	for _, g := range p.gauges {
-		setNumber(g.vec, g.of(&f), 1, nil)
+		setNumber(g.vec, g.of(&f), 1, []string{pool})
 	}
-	p.decisions.WithLabelValues(f.Reason).Inc()
+	p.decisions.WithLabelValues(f.Reason, pool).Inc()
+}
+
+// Forget removes the series of a pool.
+func (p *Planner) Forget(pool string) {
+	match := prometheus.Labels{LabelPool: pool}
+	for _, g := range p.gauges {
+		g.vec.DeletePartialMatch(match)
+	}
+	p.decisions.DeletePartialMatch(match)
 }
 
 // Clear removes all series: this node plans no more.

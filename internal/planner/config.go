@@ -47,6 +47,11 @@ type RoleConfig struct {
 	DevicesPerWorker int
 	Min, Max         int // workers; Max 0: no bound but devices
 	Devices          int // budget of the role; 0: the budget of all
+	// Fixed says that no worker of the role can start: the role has attached servers only, or none.
+	Fixed bool
+
+	attached int // of the workers that serve or will
+	others   int // devices of Devices that other pools keep
 }
 
 // Config is all that an operator decides. Start with [Defaults].
@@ -56,7 +61,7 @@ type Config struct {
 
 	Devices         int // budget of all roles; no proposal exceeds it
 	Prefill, Decode RoleConfig
-	KeepRoles       bool // whether a worker keeps its role: one of the other role starts in its place
+	KeepRoles       bool // whether a worker keeps its role, or restarts for another one: nothing is gained by a flip
 	Aggregate       bool // whether 0 prefill workers is a plan
 	// Thresholds has plans with other values of disagg.max_local_prefill_tokens considered. It is for routers that
 	// follow that setting: disagg.conditional is threshold.
@@ -80,6 +85,10 @@ type Config struct {
 	StartEstimate time.Duration // durations of actions before any was seen
 	FlipEstimate  time.Duration
 	DrainEstimate time.Duration
+
+	others   int    // devices of Devices that other pools keep
+	draining int    // devices of workers of other pools that are about to stop
+	holders  string // which pools that are, in words
 }
 
 // Defaults returns the configuration for one device a worker and a budget of 8 devices.

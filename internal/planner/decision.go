@@ -21,7 +21,7 @@ const (
 	RefusedEvaluation       Refusal = "evaluation_failed" // the evaluator returned an error
 	RefusedBackOff          Refusal = "back_off"          // a worker of the role did not get ready: none is started for a while
 	RefusedByHand           Refusal = "changed_by_hand"   // somebody else changes the workers, or did a moment ago
-	RefusedModels           Refusal = "several_models"    // requests and workers of several models cannot be told apart
+	RefusedAttached         Refusal = "attached_only"     // there are attached servers only
 	RefusedConnector        Refusal = "connector_failed"  // what carries decisions out cannot be used
 )
 
@@ -82,6 +82,7 @@ const (
 	ReasonOverdue          = "actions_overdue" // actions that took longer than action_timeout and hold nothing up
 	ReasonWindowsMissed    = "windows_missed"  // windows in a row in which all workers of the role missed; its unit is the role
 	ReasonDevices          = "devices"         // that the current plan needs
+	ReasonOtherPools       = "other_pools"     // devices of the budget that other pools keep
 	ReasonBudget           = "budget"          // devices that it may have
 )
 

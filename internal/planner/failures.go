@@ -84,3 +84,23 @@ func (p *Planner) backOff(now time.Time, d *Decision) {
 		}
 	}
 }
+
+// present returns the plan of the workers that serve, or start and are not overdue, and takes note of how many of
+// them are attached.
+func (p *Planner) present(o Observation) Plan {
+	current := o.current()
+	attached := map[cluster.Role]int{cluster.RolePrefill: o.Prefill.attached(), cluster.RoleDecode: o.Decode.attached()}
+	for _, a := range o.Pending {
+		n := current.Workers(a.Role)
+		if a.Kind != ActionStart || o.End.Sub(a.Since) <= p.cfg.ActionTimeout || n <= o.ready().Workers(a.Role) {
+			continue
+		}
+		current = current.With(a.Role, n-1)
+		if slices.ContainsFunc(o.Role(a.Role).Workers, func(w Worker) bool { return w.Name == a.Worker && w.Attached }) {
+			attached[a.Role]--
+		}
+	}
+	p.cfg.Prefill.attached = min(attached[cluster.RolePrefill], current.Prefill)
+	p.cfg.Decode.attached = min(attached[cluster.RoleDecode], current.Decode)
+	return current
+}

@@ -22,7 +22,7 @@ var sentences = map[Refusal]string{
 	RefusedEvaluation:       "The load could not be evaluated.",
 	RefusedBackOff:          "A worker of the role did not get ready: none is started for a while.",
 	RefusedByHand:           "Somebody else changes the workers: what they make of them is the base of what follows.",
-	RefusedModels:           "There are several models, whose loads cannot be told apart.",
+	RefusedAttached:         "There are only attached servers: nothing to start.",
 	RefusedConnector:        "What carries decisions out cannot be used.",
 }
 
@@ -117,6 +117,8 @@ func (d Decision) Lines() []string {
 			line("actions that take longer than they may, and are not waited for: %.0f", r.Value)
 		case ReasonWindowsMissed:
 			line("all %s workers missed in %.0f windows in a row", r.Unit, r.Value)
+		case ReasonOtherPools:
+			line("devices of the budget that other pools keep: %.0f", r.Value)
 		case ReasonBudget:
 			line("devices: %.0f needed, %.0f allowed", n(ReasonDevices), r.Value)
 		}

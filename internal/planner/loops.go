@@ -167,15 +167,15 @@ func (p *Planner) keep(now time.Time, load demand, d *Decision, target Plan, lim
 	return target
 }
 
-// spare is the configuration with the devices that workers about to stop still hold taken out of
-// the budget.
+// spare is the configuration with the devices that workers about to stop still hold, of all pools, taken out
+// of the budget.
 func (p *Planner) spare(o Observation, current Plan) Config {
 	cfg := p.cfg
-	held := 0
+	held := cfg.draining
 	for _, role := range Roles {
-		held += o.Role(role).In(WorkerDraining) * cfg.Role(role).DevicesPerWorker
+		held += o.Role(role).draining() * cfg.Role(role).DevicesPerWorker
 	}
-	cfg.Devices = max(cfg.Devices-held, min(cfg.DevicesOf(current), cfg.Devices))
+	cfg.Devices = max(cfg.Devices-held, min(cfg.DevicesOf(current)+cfg.others, cfg.Devices))
 	return cfg
 }
 

@@ -47,6 +47,8 @@ type model struct {
 	length  Length
 	queued  int
 	slow    float64
+	// attached are the workers of plan that are servers of others, as far as it has them.
+	attached Plan
 }
 
 type modelAction struct {
@@ -79,6 +81,7 @@ func (m *model) observation() Observation {
 			if i >= m.plan.Workers(role)-starting[role] {
 				w = Worker{Name: w.Name, State: WorkerStarting}
 			}
+			w.Attached = i < m.attached.Workers(role)
 			s.Workers = append(s.Workers, w)
 		}
 		if role == cluster.RolePrefill {

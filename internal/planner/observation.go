@@ -64,8 +64,10 @@ const (
 
 // Worker is one worker at the end of a window.
 type Worker struct {
-	Name         string        `json:"name"`
-	State        WorkerState   `json:"state"`
+	Name  string      `json:"name"`
+	State WorkerState `json:"state"`
+	// Attached is set for a server that runs already: it takes no device, and nobody here starts or stops it.
+	Attached     bool          `json:"attached,omitempty"`
 	QueuedTokens int           `json:"queued_tokens"`  // uncached prompt tokens that wait at this worker
 	KVTokens     int           `json:"kv_tokens"`      // tokens of KV that running sequences hold
 	Step         time.Duration `json:"step_ns"`        // mean time of a decode step in the window; 0: none
@@ -102,6 +104,28 @@ func (r RoleState) In(state WorkerState) int {
 	n := 0
 	for _, w := range r.Workers {
 		if w.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// attached returns how many of the workers that serve or will are attached.
+func (r RoleState) attached() int {
+	n := 0
+	for _, w := range r.Workers {
+		if w.Attached && (w.State == WorkerReady || w.State == WorkerStarting) {
+			n++
+		}
+	}
+	return n
+}
+
+// draining returns how many workers about to stop hold devices.
+func (r RoleState) draining() int {
+	n := 0
+	for _, w := range r.Workers {
+		if w.State == WorkerDraining && !w.Attached {
 			n++
 		}
 	}

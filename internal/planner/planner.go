@@ -99,7 +99,7 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 	d := Decision{Time: now, Mode: p.cfg.Mode, Current: o.current(), NextCheck: now.Add(p.cfg.LoadInterval)}
 	d.Proposal = d.Current
 	if p.cfg.Mode == ModeOff {
-		d.Refusal = RefusedOff
+		d.Refusal, d.Detail = RefusedOff, o.Hold.Why
 		return d
 	}
 	if o.NodesLost > 0 {
@@ -107,6 +107,11 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 	}
 	if why := p.stale(now, o); why != "" {
 		d.Refusal, d.Detail = RefusedStaleData, why
+		return d
+	}
+	if p.cfg.Prefill.Fixed && p.cfg.Decode.Fixed {
+		p.learn(o)
+		d.Refusal = RefusedAttached
 		return d
 	}
 	if o.Unknown != "" {
@@ -117,11 +122,13 @@ func (p *Planner) Tick(now time.Time, o Observation) Decision {
 	d.Current = p.observe(now, o)
 	d.Proposal, d.Late = d.Current, p.failures.late
 	p.decide(now, o, &d)
-	if p.backOff(now, &d); d.Proposal == d.Current {
+	p.backOff(now, &d)
+	if d.Proposal == d.Current && d.Refusal == "" { // what must be does not fit
+		d.Refusal = RefusedBudget
+	}
+	p.explainBudget(&d)
+	if d.Proposal == d.Current {
 		d.Cause = ""
-		if d.Refusal == "" { // what must be does not fit
-			d.Refusal = RefusedBudget
-		}
 		return d
 	}
 	d.Actions = p.cfg.Actions(d.Current, d.Proposal)
@@ -174,14 +181,7 @@ func (p *Planner) observe(now time.Time, o Observation) Plan {
 		p.durations.Add(f.Kind, f.Took)
 	}
 	p.failures.learn(o, p.cfg.ActionTimeout)
-	current := o.current()
-	for _, a := range o.Pending {
-		if a.Kind == ActionStart && o.End.Sub(a.Since) > p.cfg.ActionTimeout {
-			if n := current.Workers(a.Role); n > o.ready().Workers(a.Role) {
-				current = current.With(a.Role, n-1)
-			}
-		}
-	}
+	current := p.present(o)
 	for _, role := range Roles {
 		if current.Workers(role) > p.last.Workers(role) && p.last != (Plan{}) {
 			p.grew[role] = now

@@ -212,7 +212,6 @@ func TestRefusals(t *testing.T) {
 			o.Pending = []Pending{{Kind: ActionFlip, Role: cluster.RoleDecode, Since: o.End.Add(-time.Second)}}
 		}), RefusedUnfinished},
 		{"by hand", steady(config(), one, 400, func(o *Observation) { o.Hold = Hold{RefusedByHand, "user@host did"} }), RefusedByHand},
-		{"several models", steady(config(), one, 400, func(o *Observation) { o.Hold = Hold{RefusedModels, "a and b"} }), RefusedModels},
 		{"few requests", steady(with(func(c *Config) { c.MinRequests = 100_000 }), one, 40, nil), RefusedInsufficientData},
 		{"the budget", steady(with(func(c *Config) { c.Devices = 2 }), one, 400, nil), RefusedBudget},
 		{"the minimum", steady(with(func(c *Config) { c.Prefill.Min = 1; c.Decode.Min = 2 }), Plan{Prefill: 1, Decode: 2}, 10, nil), RefusedMinimum},

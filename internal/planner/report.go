@@ -8,6 +8,11 @@ import (
 
 // Report is a decision, with what was seen and what was wanted: what a running planner tells.
 type Report struct {
+	// Pool is the name of the pool that it is about, Model that of its model; a pool "" is the main pool.
+	Pool  string `json:"pool,omitempty"`
+	Model string `json:"model,omitempty"`
+	// Beside are the workers in all plans that are of other pools: attached servers of the same model.
+	Beside   Plan     `json:"beside,omitzero"`
 	Node     string   `json:"node"` // that decided
 	Target   Wanted   `json:"target"`
 	Observed Seen     `json:"observed"`
@@ -51,7 +56,8 @@ type Change struct {
 // Words says what was ordered, and why.
 func (c Change) Words() string {
 	if c.Cause == "" { // of a planner that died before it told of it
-		return strings.TrimPrefix(c.Detail, "planner: ")
+		_, text, _ := strings.Cut(c.Detail, ": ") // after who signed it
+		return text
 	}
 	return fmt.Sprintf("%s -> %s: %s, because %s", c.From, c.To, changeWords(c.From, c.To, c.Actions), causes[c.Cause])
 }

@@ -67,7 +67,7 @@ func (t Target) holds(o Outcome) bool {
 // best one while no other is cheaper, or misses clearly less where none holds.
 func (s *search) cheapest(from Plan) (best Candidate, ok bool, err error) {
 	s.disaggregated(from.MaxLocalPrefill)
-	if s.cfg.Aggregate && s.cfg.Prefill.Min == 0 {
+	if s.cfg.Aggregate && s.cfg.least(cluster.RolePrefill) == 0 {
 		s.aggregated(from.MaxLocalPrefill)
 	}
 	best, ok = s.best(from, func(p Plan) bool { return p.MaxLocalPrefill == from.MaxLocalPrefill })
@@ -144,7 +144,7 @@ func (s *search) may(plan Plan) bool {
 
 // aggregated finds the fewest decode workers that do everything.
 func (s *search) aggregated(tokens int) {
-	low, high := max(s.cfg.Decode.Min, 1), s.cfg.most(cluster.RoleDecode)
+	low, high := max(s.cfg.least(cluster.RoleDecode), 1), s.cfg.most(cluster.RoleDecode)
 	if low > high {
 		return
 	}
@@ -157,7 +157,7 @@ func (s *search) aggregated(tokens int) {
 // ways to divide it around the proportion of the load are tried.
 func (s *search) disaggregated(tokens int) {
 	mostP, mostD := s.cfg.most(cluster.RolePrefill), s.cfg.most(cluster.RoleDecode)
-	lowP, lowD := max(s.cfg.Prefill.Min, 1), max(s.cfg.Decode.Min, 1)
+	lowP, lowD := max(s.cfg.least(cluster.RolePrefill), 1), max(s.cfg.least(cluster.RoleDecode), 1)
 	if lowP > mostP || lowD > mostD {
 		return
 	}
@@ -189,9 +189,10 @@ const divisions = 4
 func (s *search) divide(plan Plan, tokens int) {
 	costP, costD := s.cfg.Prefill.DevicesPerWorker, s.cfg.Decode.DevicesPerWorker
 	mostP, mostD := s.cfg.most(cluster.RolePrefill), s.cfg.most(cluster.RoleDecode)
-	middle := plan.Prefill * s.cfg.Devices / s.cfg.DevicesOf(plan)
-	for p := max(middle-divisions, s.cfg.Prefill.Min, 1); p <= min(middle+divisions, mostP); p++ {
-		if d := min((s.cfg.Devices-p*costP)/costD, mostD); d >= max(s.cfg.Decode.Min, 1) {
+	attached := Plan{Prefill: s.cfg.Prefill.attached, Decode: s.cfg.Decode.attached}
+	middle := attached.Prefill + s.cfg.own(plan, cluster.RolePrefill)*s.cfg.room()/max(s.cfg.DevicesOf(plan), 1)
+	for p := max(middle-divisions, s.cfg.least(cluster.RolePrefill), 1); p <= min(middle+divisions, mostP); p++ {
+		if d := min(attached.Decode+(s.cfg.room()-(p-attached.Prefill)*costP)/costD, mostD); d >= max(s.cfg.least(cluster.RoleDecode), 1) {
 			s.try(Plan{p, d, tokens})
 		}
 	}

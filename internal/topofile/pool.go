@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 )
 
 // Sections whose keys are names: of pools, and URLs of attached servers.
@@ -18,8 +20,36 @@ const (
 // poolFields lists the fields that a pool has, by their paths within it: those that are about
 // workers and their model.
 var poolFields = sync.OnceValue(func() []Field {
-	return slices.DeleteFunc(slices.Clone(fields()), func(fd Field) bool { return fd.setting || fd.Path == "namespace" })
+	out := slices.DeleteFunc(slices.Clone(fields()), func(fd Field) bool { return fd.setting || fd.Path == "namespace" })
+	return append(out, plannerFields(func(f *File) *cluster.PlannerSpec { return &f.Topology.Planner })...)
 })
+
+// plannerFields returns the fields of a pool that override settings of the planner.
+func plannerFields(of func(*File) *cluster.PlannerSpec) []Field {
+	duration := func(name, help string, of func(*File) *time.Duration) Field {
+		return Field{
+			Path: "planner." + name, Key: config.Key{Kind: config.KindDuration, Help: help},
+			get: func(f *File) any { return *of(f) },
+			set: func(f *File, v any) { *of(f) = v.(time.Duration) },
+		}
+	}
+	count := func(name, help string, of func(*File) *int) Field {
+		return number("planner."+name, help+" of this pool; by default the setting planner."+name, cluster.MaxWorkersPerRole, of)
+	}
+	out := []Field{
+		text("planner.mode", "off: the planner leaves this pool alone; by default the setting planner.mode", []string{cluster.PlannerOff}, func(f *File) *string { return &of(f).Mode }),
+		duration("ttft", "longest time to the first token for this pool; by default the setting planner.ttft", func(f *File) *time.Duration { return &of(f).TTFT }),
+		duration("itl", "longest mean time between tokens for this pool; by default the setting planner.itl", func(f *File) *time.Duration { return &of(f).ITL }),
+		count("prefill_min", "fewest prefill workers", func(f *File) *int { return &of(f).PrefillMin }),
+		count("prefill_max", "most prefill workers", func(f *File) *int { return &of(f).PrefillMax }),
+		count("decode_min", "fewest decode workers", func(f *File) *int { return &of(f).DecodeMin }),
+		count("decode_max", "most decode workers", func(f *File) *int { return &of(f).DecodeMax }),
+	}
+	for i := range out {
+		out[i].Key.Name = out[i].Path
+	}
+	return out
+}
 
 // underPool splits a path below a pool: "pools.small.decode" is "decode" in the pool small.
 func underPool(path string) (pool, rest string, ok bool) {

@@ -263,7 +263,11 @@ func eventText(e client.Event) string {
 	case e.Action != nil:
 		return string(e.Action.Action) + ": " + e.Action.Reason
 	case e.Planner != nil:
-		return e.Planner.Decision.Why() + ": " + e.Planner.Headline()
+		text := e.Planner.Decision.Why() + ": " + e.Planner.Headline()
+		if e.Planner.Pool != "" {
+			return cluster.PoolWords(e.Planner.Pool) + ": " + text
+		}
+		return text
 	case e.Of != "":
 		return fmt.Sprintf("%d %s events were lost", e.Missed, e.Of)
 	}

@@ -30,6 +30,8 @@ type Explanation struct {
 	Lease  *leaseFacts     `json:"lease,omitempty"`
 	// Planner is the newest decision; absent if there is none, or the planner is off.
 	Planner *planner.Report `json:"planner,omitempty"`
+	// Pools are the explanations of the planner for further pools.
+	Pools []*Explanation `json:"pools,omitempty"`
 
 	// Activity lists the requests and transfers of a worker; null while it is not up.
 	Activity *cluster.Activity `json:"activity,omitempty"`
@@ -68,6 +70,9 @@ func (x *Explanation) lines(now time.Time, tty bool) []fact {
 	out = append(out, x.facts...)
 	for _, t := range x.Try {
 		out = append(out, fact{"try", t})
+	}
+	for _, pool := range x.Pools {
+		out = append(out, pool.lines(now, tty)...)
 	}
 	return out
 }

@@ -3,36 +3,50 @@ package explain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/complete"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/planner"
 )
 
 // PlannerOptions explain what the planner advises, or does.
-type PlannerOptions struct{ Session *session.Session }
+type PlannerOptions struct {
+	Session *session.Session
+	Pool    string
+}
 
 func plannerCommand(a *command.App) *cobra.Command {
-	return a.Command(command.Verb{
+	o := &PlannerOptions{}
+	cmd := a.Command(command.Verb{
 		Use: "planner", Short: "Say how many workers the planner wants for the load, and why",
 		Long: `The planner runs on the node that leads. It observes requests and workers, and advises; with
 planner.mode=act it changes the workers, too, and the last changes are listed. What it must
-hold are the settings planner.* (dynctl get settings).`,
+hold are the settings planner.* (dynctl get settings). Pools of the topology are planned each for
+its own model; they share the devices.`,
 		Examples: []string{
-			"dynctl explain planner",
+			"dynctl explain planner --pool small",
 			"dynctl explain planner -o json | jq .planner.decision.proposal",
 			"dynctl explain planner -o json | jq .planner.changes",
 		},
 		See: []string{"dynctl get settings", "dynctl scale", "dynctl top"},
 		Options: func(s *session.Session, _ []string) command.Runner {
-			return &PlannerOptions{Session: s}
+			o.Session = s
+			return o
 		},
 	})
+	cmd.Flags().StringVar(&o.Pool, "pool", "", "pool of the topology to explain alone (default: all)")
+	_ = cmd.RegisterFlagCompletionFunc("pool", complete.Pools(a)) // fails for unknown flags only
+	return cmd
 }
 
 // Run prints the explanation.
@@ -50,19 +64,57 @@ func (o *PlannerOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report, err := c.PlannerReport(ctx)
+	reports, err := c.PlannerReports(ctx)
 	if err != nil {
 		return err
 	}
-	return explainPlanner(report, leader, mode, s.Out.Now()).answer(s)
+	pools := planned(v.Topology, reports)
+	if s.Given("pool") {
+		if !slices.Contains(pools, o.Pool) {
+			return &exit.Failure{Action: "cannot explain the planner", Err: fmt.Errorf("there is no pool %q that is planned", o.Pool), Facts: []string{"pools: " + human.OrDash(strings.Join(slices.DeleteFunc(pools, func(p string) bool { return p == "" }), ", "))}, Tries: []string{"dynctl get topology -o yaml"}}
+		}
+		pools = []string{o.Pool}
+	}
+	var first *Explanation
+	for _, pool := range pools {
+		var report *planner.Report
+		if i := slices.IndexFunc(reports, func(r planner.Report) bool { return r.Pool == pool }); i >= 0 {
+			report = &reports[i]
+		}
+		x := explainPlanner(pool, report, leader, mode, s.Out.Now())
+		if first == nil {
+			first = x
+		} else if x.State != "off" {
+			first.Pools = append(first.Pools, x)
+		}
+	}
+	return first.answer(s)
+}
+
+// planned lists the pools that are planned, or have been: the main pool first, unless there are only others.
+func planned(t *cluster.Topology, reports []planner.Report) (pools []string) {
+	for _, r := range reports {
+		pools = append(pools, r.Pool)
+	}
+	if t != nil {
+		pools = append(pools, slices.Collect(maps.Keys(t.Pools))...)
+	}
+	if len(pools) == 0 || t == nil || t.In("").Workers() > 0 {
+		pools = append(pools, "")
+	}
+	slices.Sort(pools)
+	return slices.Compact(pools)
 }
 
 // decisionAge is the age from which a decision is called old: the store has one of the last minute.
 const decisionAge = 90 * time.Second
 
-// explainPlanner puts together what is known of the planner.
-func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Explanation {
+// explainPlanner puts together what is known of the planner of a pool.
+func explainPlanner(pool string, r *planner.Report, leader, mode string, now time.Time) *Explanation {
 	x := &Explanation{Kind: "planner", Name: leader, State: "advises", Planner: r}
+	if pool != "" {
+		x.fact("pool", "%s", pool)
+	}
 	switch {
 	case mode == string(planner.ModeOff):
 		x.State, x.Why, x.Next, x.Planner = "off", "planner.mode is off", "nothing is decided", nil
@@ -79,13 +131,15 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 		x.Why = r.Explanation[0]
 		x.Next = "it looks again at " + r.Decision.NextCheck.UTC().Format(time.TimeOnly) + " UTC"
 		switch acts := r.Decision.Mode == planner.ModeAct; {
+		case r.Decision.Refusal == planner.RefusedOff || r.Decision.Refusal == planner.RefusedAttached:
+			x.State = "leaves the workers"
 		case acts && len(r.Changes) > 0 && r.Changes[len(r.Changes)-1].Result == planner.ResultUnderWay:
 			x.State = "acts, a change is under way"
 		case acts:
 			x.State = "acts"
 		case r.Decision.Changes():
 			x.State = "advises a change"
-			x.Try = orders(r.Decision)
+			x.Try = orders(pool, r.Decision, r.Beside)
 		}
 	}
 	if r == nil {
@@ -109,6 +163,9 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 		x.fact("observed", "%d finished, on average: %.0f prompt tokens (%.0f cached), %.0f generated, TTFT %s, ITL %s", seen.Finished, seen.ISL, seen.Cached, seen.OSL,
 			seen.TTFT.Round(time.Millisecond), seen.ITL.Round(100*time.Microsecond))
 	}
+	if b := r.Beside; b != (planner.Plan{}) {
+		x.fact("counted", "%d prefill and %d decode workers of other pools, which serve %s, too", b.Prefill, b.Decode, r.Model)
+	}
 	if r.Decision.Refusal != "" {
 		x.fact("refusal", "%s", r.Decision.Refusal)
 	}
@@ -127,10 +184,14 @@ func explainPlanner(r *planner.Report, leader, mode string, now time.Time) *Expl
 }
 
 // orders are the commands that carry a decision out.
-func orders(d planner.Decision) (out []string) {
+func orders(pool string, d planner.Decision, beside planner.Plan) (out []string) {
 	from, to := d.Current, d.Proposal
 	if from.Prefill != to.Prefill || from.Decode != to.Decode {
-		out = append(out, fmt.Sprintf("dynctl scale --prefill %d --decode %d", to.Prefill, to.Decode))
+		of := ""
+		if pool != "" {
+			of = " --pool " + pool
+		}
+		out = append(out, fmt.Sprintf("dynctl scale%s --prefill %d --decode %d", of, to.Prefill-beside.Prefill, to.Decode-beside.Decode))
 	}
 	if from.MaxLocalPrefill != to.MaxLocalPrefill {
 		out = append(out, fmt.Sprintf("dynctl set disagg.max_local_prefill_tokens=%d", to.MaxLocalPrefill))

@@ -63,7 +63,7 @@ func TestExplainPlanner(t *testing.T) {
 		{"another goal", report(func(r *planner.Report) { r.Target.Goal = planner.GoalCost }), "node-1", "advise", []string{"target goal cost, with at most 8 devices"}},
 	} {
 		var b strings.Builder
-		for _, f := range explainPlanner(tc.report, tc.leader, tc.mode, now).lines(now, false) {
+		for _, f := range explainPlanner("", tc.report, tc.leader, tc.mode, now).lines(now, false) {
 			b.WriteString(f.name + " " + f.text + "\n")
 		}
 		for _, want := range tc.want {

@@ -239,16 +239,19 @@ func TestKilledInTheMiddle(t *testing.T) {
 	})
 }
 
-// Loads of several models are not told apart.
-func TestSeveralModels(t *testing.T) {
+// Requests for another model are no load, and a frontend that does not tell them apart tells nothing.
+func TestOtherModels(t *testing.T) {
 	inWorld(t, 1, 1, func(w *world) {
-		w.put(cluster.CardKey(ns, "backend", "generate", 1), cluster.ModelCard{DisplayName: "m"})
-		w.put(cluster.CardKey(ns, "other", "generate", 2), cluster.ModelCard{DisplayName: "n"})
 		defer w.plans("node-1", nil)()
 		w.live(60)
-		w.rate = 50
+		w.other = 80
 		w.live(60)
-		if d := w.heardLast().Decision; d.Refusal != planner.RefusedModels || !strings.Contains(d.Detail, "n beside m") || len(w.writes) != 0 {
+		if r := w.heardLast(); len(w.writes) != 0 || r.Observed.Rate != 4 || r.Model != "m" {
+			t.Errorf("%s: %v of %s, %d writes", r.Decision.Refusal, r.Observed.Rate, r.Model, len(w.writes))
+		}
+		w.former = true
+		w.live(10)
+		if d := w.heardLast().Decision; d.Refusal != planner.RefusedStaleData || !strings.Contains(d.Detail, "node-1 does not tell the load of each model") {
 			t.Errorf("%s %s", d.Refusal, d.Detail)
 		}
 	})

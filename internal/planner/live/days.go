@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,23 +20,14 @@ type diary struct {
 // maxDiary bounds what is read of a store, in bytes: eight days take about 30 KB.
 const maxDiary = 256 << 10
 
-// recall reads what the leaders before knew. What cannot be is named, ignored, and overwritten later.
-func (d *diary) recall(ctx context.Context, cfg Config, now time.Time) error {
-	key := cluster.DaysKey(cfg.Namespace)
-	kv, err := cfg.Store.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+// recall takes over what the leaders before knew. What cannot be is named, ignored, and overwritten later.
+func (d *diary) recall(cfg Config, kv store.KV, now time.Time) {
 	days, err := decodeDays(kv.Value, now)
 	if err != nil {
-		cfg.Log.Warn("what was known of the load of earlier days cannot be read, the planner begins anew", "key", key, "error", err)
-		return nil
+		cfg.Log.Warn("what was known of the load of earlier days cannot be read, the planner begins anew", "key", kv.Key, "error", err)
+		return
 	}
 	d.known, d.end = days, days.First+int64(len(days.Rates))
-	return nil
 }
 
 func decodeDays(b []byte, now time.Time) (days planner.Days, err error) {
@@ -59,7 +49,7 @@ func (d *diary) tell(cfg Config, now time.Time, p *planner.Planner) {
 }
 
 // keep writes what the planner knows, whenever a step has ended.
-func (d *diary) keep(ctx context.Context, cfg Config, now time.Time, p *planner.Planner) {
+func (d *diary) keep(ctx context.Context, cfg Config, pool string, now time.Time, p *planner.Planner) {
 	days := p.Days(now)
 	end := days.First + int64(len(days.Rates))
 	if len(days.Rates) == 0 || end == d.end {
@@ -67,9 +57,9 @@ func (d *diary) keep(ctx context.Context, cfg Config, now time.Time, p *planner.
 	}
 	write, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
-	if _, err := store.PutJSON(write, cfg.Store, cluster.DaysKey(cfg.Namespace), days); err != nil {
+	if _, err := store.PutJSON(write, cfg.Store, cluster.DaysKey(cfg.Namespace, pool), days); err != nil {
 		if ctx.Err() == nil {
-			cfg.Log.Warn("the load of the last days is not in the store", "error", err)
+			cfg.Log.Warn("the load of the last days is not in the store", "pool", pool, "error", err)
 		}
 		return // at the next observation
 	}

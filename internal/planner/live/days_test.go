@@ -35,13 +35,13 @@ func TestDaysOutliveTheLeader(t *testing.T) {
 	inWorld(t, 1, 1, func(w *world) {
 		time.Sleep(time.Until(time.Now().Truncate(5 * time.Minute).Add(15 * time.Minute)))
 		peak := time.Now().Add(5 * time.Minute)
-		w.put(cluster.DaysKey(ns), diaryOf(peak, 3))
-		before, _, err := store.GetJSON[planner.Days](w.ctx, w.store, cluster.DaysKey(ns))
+		w.put(cluster.DaysKey(ns, ""), diaryOf(peak, 3))
+		before, _, err := store.GetJSON[planner.Days](w.ctx, w.store, cluster.DaysKey(ns, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		before.Rates, before.Expected = before.Rates[:len(before.Rates)-1], before.Expected[:len(before.Expected)-1] // five minutes are to come
-		w.put(cluster.DaysKey(ns), before)
+		w.put(cluster.DaysKey(ns, ""), before)
 		stop := w.plans("node-1", nil)
 		w.live(120)
 		stop()
@@ -54,7 +54,7 @@ func TestDaysOutliveTheLeader(t *testing.T) {
 			t.Errorf("%q", r.Explanation)
 		}
 		w.live(int(time.Until(peak)/time.Second) + 10)
-		after, _, err := store.GetJSON[planner.Days](w.ctx, w.store, cluster.DaysKey(ns))
+		after, _, err := store.GetJSON[planner.Days](w.ctx, w.store, cluster.DaysKey(ns, ""))
 		if err != nil || after.Validate(time.Now()) != nil || len(after.Rates) != len(before.Rates)+1 || math.Abs(after.Rates[len(after.Rates)-1]-4) > 0.1 {
 			t.Errorf("%v, %d steps after %d, the last is %v", err, len(after.Rates), len(before.Rates), after.Rates[max(len(after.Rates)-1, 0):])
 		}
@@ -69,22 +69,26 @@ func TestDaysThatCannotBeRead(t *testing.T) {
 			`{"first":"x"}`:                 "cannot unmarshal",
 			strings.Repeat(" ", maxDiary+1): "at most 262144 are read",
 		} {
-			if _, err := w.store.Put(w.ctx, cluster.DaysKey(ns), []byte(value)); err != nil {
+			if _, err := w.store.Put(w.ctx, cluster.DaysKey(ns, ""), []byte(value)); err != nil {
 				t.Fatal(err)
 			}
 			var told bytes.Buffer
 			var d diary
 			cfg := Config{Store: w.store, Namespace: ns, Log: slog.New(slog.NewTextHandler(&told, nil))}
-			if err := d.recall(w.ctx, cfg, time.Now()); err != nil || len(d.known.Rates) != 0 || d.end != 0 {
-				t.Errorf("%.40s: %v, %+v", value, err, d)
+			kv, err := w.store.Get(w.ctx, cluster.DaysKey(ns, ""))
+			if err != nil {
+				t.Fatal(err)
 			}
-			if text := told.String(); !strings.Contains(text, cluster.DaysKey(ns)) || !strings.Contains(text, want) {
+			if d.recall(cfg, kv, time.Now()); len(d.known.Rates) != 0 || d.end != 0 {
+				t.Errorf("%.40s: %+v", value, d)
+			}
+			if text := told.String(); !strings.Contains(text, cluster.DaysKey(ns, "")) || !strings.Contains(text, want) {
 				t.Errorf("%.40s: %s", value, text)
 			}
 		}
 		defer w.plans("node-1", nil)()
 		w.live(660)
-		d, _, err := store.GetJSON[planner.Days](w.ctx, w.store, cluster.DaysKey(ns))
+		d, _, err := store.GetJSON[planner.Days](w.ctx, w.store, cluster.DaysKey(ns, ""))
 		if err != nil || d.Validate(time.Now()) != nil || len(d.Rates) < 1 || math.Abs(d.Rates[len(d.Rates)-1]-4) > 0.1 {
 			t.Errorf("%+v %v", d, err)
 		}

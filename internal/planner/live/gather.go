@@ -20,8 +20,11 @@ const (
 	sampled = 512
 )
 
-// View is what the store says at the end of a window.
+// View is what the store says at the end of a window: of the whole cluster, or of one pool and what else serves
+// its model.
 type View struct {
+	Pool        string // that it is of
+	Shared      bool   // other pools have prefill workers that take prompts from the same queue
 	Stale       string // why it is out of date; empty if it is not
 	Assignments map[string]cluster.Assignment
 	Status      map[string]cluster.WorkerStatus
@@ -30,8 +33,6 @@ type View struct {
 	Declared *Declared
 	Virtual  Virtual
 	Cordons  map[string]cluster.Cordon // nodes that shall run no workers, by id
-	// Models are the names of all models with cards, in order.
-	Models []string
 	// MaxLocalPrefill is disagg.max_local_prefill_tokens in effect, MaxLocalRevision that of the
 	// setting; 0 if it is not set.
 	MaxLocalPrefill  int
@@ -48,6 +49,7 @@ type Gatherer struct {
 	arrived   int
 	served    []weighted
 	lost      uint64 // events that never arrived, in the window
+	untold    string // a frontend that does not tell models apart; empty: none in the window
 	frontends map[string]time.Time
 	workers   map[string]*workerNews
 	queued    int
@@ -72,18 +74,22 @@ func NewGatherer(now time.Time, speed *Speed) *Gatherer {
 	}
 }
 
-// Frontend takes in the figures of one second of a frontend.
-func (g *Gatherer) Frontend(now time.Time, f cluster.FrontendStats) {
+// Frontend takes in the figures of one second of a frontend: of one model, or of all with an empty name.
+func (g *Gatherer) Frontend(now time.Time, f cluster.FrontendStats, model string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, known := g.frontends[f.Frontend]; !known && len(g.frontends) == maxSources {
 		return
 	}
 	g.frontends[f.Frontend], g.newest = now, now
-	g.arrived += max(f.Started, 0)
-	if n := len(f.Served); n > 0 && n <= cluster.MaxServed {
-		each := float64(max(f.ServedOf, n)) / float64(n)
-		for _, r := range f.Served {
+	if f.Models == nil {
+		g.untold = f.Frontend
+	}
+	load := f.Of(model)
+	g.arrived += max(load.Started, 0)
+	if n := len(load.Served); n > 0 && n <= cluster.MaxServedAll {
+		each := float64(max(load.ServedOf, n)) / float64(n)
+		for _, r := range load.Served {
 			length := planner.Length{ISL: max(r.Prompt, 0), Cached: min(max(r.Cached, 0), max(r.Prompt, 0)), OSL: max(r.Output, 0)}
 			g.served = append(g.served, weighted{planner.Request{Length: length, TTFT: max(r.TTFT, 0), ITL: max(r.ITL, 0)}, each})
 		}
@@ -136,6 +142,8 @@ func (g *Gatherer) Observe(now time.Time, v View) planner.Observation {
 	case o.Stale != "":
 	case g.lost > 0:
 		o.Stale = fmt.Sprintf("%d events of frontends were lost", g.lost)
+	case g.untold != "":
+		o.Stale = fmt.Sprintf("the frontend of %s does not tell the load of each model: it is of an earlier release", g.untold)
 	case !g.newest.After(g.start):
 		o.Stale = "no frontend has told of requests"
 	}
@@ -160,7 +168,7 @@ func (g *Gatherer) Observe(now time.Time, v View) planner.Observation {
 	if g.speed != nil {
 		o.Unknown = g.speed.Missing()
 	}
-	g.start, g.arrived, g.served, g.lost = g.newest, 0, nil, 0
+	g.start, g.arrived, g.served, g.lost, g.untold = g.newest, 0, nil, 0, ""
 	return o
 }
 

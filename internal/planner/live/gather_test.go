@@ -41,10 +41,15 @@ func view(statuses ...cluster.WorkerStatus) View {
 	return v
 }
 
+// loads are the figures of a frontend with the requests of one model.
+func loads(model string, started int, served []cluster.ServedRequest, of int) cluster.FrontendStats {
+	return cluster.FrontendStats{Frontend: "node-1", Models: []cluster.ModelLoad{{Model: model, Started: started, Served: served, ServedOf: of}}}
+}
+
 // tell sends the frontend's figures of the seconds from and to, with so many requests each.
 func tell(g *Gatherer, from, to, started int) {
 	for s := from; s <= to; s++ {
-		g.Frontend(at(float64(s)), cluster.FrontendStats{Frontend: "node-1", Started: started})
+		g.Frontend(at(float64(s)), loads("m", started, nil, 0), "m")
 	}
 }
 
@@ -71,8 +76,8 @@ func TestServedWeights(t *testing.T) {
 		}
 		return out
 	}
-	g.Frontend(at(1), cluster.FrontendStats{Frontend: "node-1", Served: served(50, 100), ServedOf: 50})
-	g.Frontend(at(2), cluster.FrontendStats{Frontend: "node-1", Served: served(50, 900), ServedOf: 450})
+	g.Frontend(at(1), loads("m", 0, served(50, 100), 50), "m")
+	g.Frontend(at(2), loads("m", 0, served(50, 900), 450), "m")
 	o := g.Observe(at(2), view())
 	long := 0
 	for _, r := range o.Requests {
@@ -88,7 +93,7 @@ func TestServedWeights(t *testing.T) {
 	}
 	// Without weights nothing is drawn, and the memory is bounded.
 	for s := range 500 {
-		g.Frontend(at(3), cluster.FrontendStats{Frontend: "node-1", Served: served(cluster.MaxServed, s+1), ServedOf: cluster.MaxServed})
+		g.Frontend(at(3), loads("m", 0, served(cluster.MaxServed, s+1), cluster.MaxServed), "m")
 		if len(g.served) > maxServed {
 			t.Fatalf("%d are remembered", len(g.served))
 		}
@@ -196,7 +201,7 @@ func TestWorkerWindows(t *testing.T) {
 	g.Worker(t0, st)
 	g.Observe(t0, view(st))
 	g.Queue(cluster.QueueDepth{Waiting: 3})
-	g.Frontend(at(5), cluster.FrontendStats{Frontend: "node-1", Served: []cluster.ServedRequest{{Prompt: 30, Cached: 10}}, ServedOf: 1})
+	g.Frontend(at(5), loads("m", 0, []cluster.ServedRequest{{Prompt: 30, Cached: 10}}, 1), "m")
 	st.UpdatedAt, st.Stats.StepsTotal, st.Stats.StepNanosTotal, st.Stats.StepTokensTotal, st.Stats.Waiting = at(5), 2, 8_000_000, 700, 2
 	g.Worker(at(5), st)
 	o := g.Observe(at(5), view(st))

@@ -11,35 +11,35 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// What keeps a leader from changing anything: another model than the declared one is served, or it has not observed its own
-// claim yet.
+// What keeps a leader from changing anything: it has not claimed what it would change, or not observed its claim yet.
 func TestHold(t *testing.T) {
 	declared := func(rev store.Revision) *Declared {
 		return &Declared{Topology: cluster.Topology{Model: cluster.ModelSpec{Name: "m"}, Decode: 1}, Revision: rev}
 	}
-	claimed := func(c Connector) *actor { return &actor{cfg: Config{Namespace: ns}, claimed: c, fence: 7} }
+	claimed := func(c Connector) *orders {
+		return &orders{actor: &actor{cfg: Config{Namespace: ns}, claimed: c, fence: 7}}
+	}
+	small := claimed(ConnectorVirtual)
+	small.pool = "small"
 	act, advise := planner.Defaults(), planner.Defaults()
 	act.Mode = planner.ModeAct
 	for _, tc := range []struct {
 		name string
-		a    *actor
+		a    *orders
 		v    View
 		cfg  planner.Config
 		c    Connector
 		want planner.Refusal
 		why  string
 	}{
-		{"the declared model", claimed(ConnectorTopology), View{Declared: declared(7), Models: []string{"m"}}, act, ConnectorTopology, "", ""},
-		{"no model yet", claimed(ConnectorTopology), View{Declared: declared(7)}, act, ConnectorTopology, "", ""},
-		{"another one beside it", claimed(ConnectorTopology), View{Declared: declared(7), Models: []string{"m", "n"}}, act, ConnectorTopology, planner.RefusedModels, "n beside m"},
-		{"another one in its place", claimed(ConnectorTopology), View{Declared: declared(7), Models: []string{"n"}}, act, ConnectorTopology, planner.RefusedModels, "n beside m"},
-		{"another one, for advice", claimed(""), View{Declared: declared(7), Models: []string{"a", "m"}}, advise, ConnectorTopology, planner.RefusedModels, "a beside m"},
-		{"advice needs no claim", claimed(""), View{Declared: declared(1), Models: []string{"m"}}, advise, ConnectorTopology, "", ""},
+		{"claimed", claimed(ConnectorTopology), View{Declared: declared(7)}, act, ConnectorTopology, "", ""},
+		{"advice needs no claim", claimed(""), View{Declared: declared(1)}, advise, ConnectorTopology, "", ""},
 		{"nothing declared", claimed(ConnectorTopology), View{}, act, ConnectorTopology, planner.RefusedByHand, "dynctl up"},
 		{"nothing claimed", claimed(""), View{Declared: declared(9)}, act, ConnectorTopology, planner.RefusedNotLeader, "has not taken over"},
 		{"another connector claimed", claimed(ConnectorVirtual), View{Declared: declared(9)}, act, ConnectorTopology, planner.RefusedNotLeader, "has not taken over"},
 		{"before its claim", claimed(ConnectorTopology), View{Declared: declared(6)}, act, ConnectorTopology, planner.RefusedNotLeader, "has not seen yet"},
 		{"after its claim", claimed(ConnectorTopology), View{Declared: declared(8)}, act, ConnectorTopology, "", ""},
+		{"keys that name no pool", small, View{Declared: declared(9)}, act, ConnectorVirtual, planner.RefusedConnector, "name no pool"},
 		{"numbers before its claim", claimed(ConnectorVirtual), View{Declared: declared(9), Virtual: Virtual{cluster.VirtualDecision: {1, 6}}}, act, ConnectorVirtual, planner.RefusedNotLeader, "has not seen yet"},
 		{"numbers of its claim", claimed(ConnectorVirtual), View{Declared: declared(1), Virtual: Virtual{cluster.VirtualPrefill: {3, 5}, cluster.VirtualDecision: {1, 7}, cluster.VirtualScaled: {1, 2}}}, act, ConnectorVirtual, "", ""},
 	} {
@@ -76,7 +76,7 @@ func TestWantedWithoutLateWorkers(t *testing.T) {
 		d := tc.d
 		d.Current, d.Proposal, d.Late = tc.current, tc.current, []string{"worker-9"}
 		v := View{Declared: &Declared{Topology: cluster.Topology{Prefill: tc.declared.Prefill, Decode: tc.declared.Decode}}}
-		if plan, cause := wanted(v, d, cfg); plan != tc.want || cause != tc.cause {
+		if plan, cause := wanted(v, d, cfg, planner.Plan{}); plan != tc.want || cause != tc.cause {
 			t.Errorf("%s: %v for %q, want %v for %q", tc.name, plan, cause, tc.want, tc.cause)
 		}
 	}

@@ -27,7 +27,7 @@ func (h *hours) add(now time.Time, devices int) float64 {
 func held(v View) int {
 	n := 0
 	for _, a := range v.Assignments {
-		if planned(a) && a.Node != "" {
+		if v.own(a) && a.Node != "" {
 			n++
 		}
 	}

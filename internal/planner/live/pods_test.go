@@ -301,7 +301,7 @@ func TestPodsMissing(t *testing.T) {
 		})
 	}
 	inCloud(t, 1, 1, func(w *world) { // one that was built without Kubernetes
-		a := &actor{cfg: Config{Store: w.store, Namespace: ns, Kubernetes: func() (*kube.Client, error) { return nil, errors.New("built without") }, Log: slog.New(slog.DiscardHandler)}}
+		a := &orders{actor: &actor{cfg: Config{Store: w.store, Namespace: ns, Kubernetes: func() (*kube.Client, error) { return nil, errors.New("built without") }, Log: slog.New(slog.DiscardHandler)}}}
 		a.claim(w.ctx, ConnectorKubernetes, w.settings.Targets)
 		if h := a.hold(time.Now(), View{Declared: &Declared{}}, planner.Config{Mode: planner.ModeAct}, ConnectorKubernetes); h.Refusal != planner.RefusedConnector || h.Why != "built without" {
 			t.Errorf("%+v", h)

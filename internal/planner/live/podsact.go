@@ -36,20 +36,20 @@ func (a *actor) close() {
 	}
 }
 
-// look adds what is known of the pods to an observation.
-func (a *actor) look(ctx context.Context, now time.Time, v View, o *planner.Observation) {
+// look adds what is known of the pods to the observation of the pool that changed last: the objects are of all pools.
+func (a *actor) look(ctx context.Context, now time.Time, v View, p *pool) {
 	if a.pods == nil {
 		return
 	}
 	a.pods.look(ctx, now)
 	if a.pods.unread == "" && v.Declared != nil {
-		pending, waits := a.pods.pending(now, v.Declared.plan(0))
-		o.Pending, o.Waits = append(o.Pending, pending...), waits
+		pending, waits := a.pods.pending(now, started(v.Declared.whole))
+		p.seen.Pending, p.seen.Waits = append(p.seen.Pending, pending...), waits
 	}
 }
 
-// follow has Kubernetes run the pods of the plan that is declared, whoever declared it.
-func (a *actor) follow(ctx context.Context, now time.Time, v View, plan planner.Plan, cfg planner.Config) {
+// follow has Kubernetes run the pods of the workers that are declared, whoever declared them.
+func (a *actor) follow(ctx context.Context, now time.Time, v View, cfg planner.Config) {
 	p := a.pods
 	if p == nil {
 		return
@@ -63,6 +63,7 @@ func (a *actor) follow(ctx context.Context, now time.Time, v View, plan planner.
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
+	plan := started(v.Declared.whole)
 	err := a.cordon(ctx, v, p.objects, plan)
 	if err == nil {
 		err = p.follow(ctx, v, plan, cfg.Devices)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -77,38 +79,33 @@ type executor struct {
 	targets   Targets
 }
 
-// loop is a planner at work.
+// loop is the planners at work, one for each pool.
 type loop struct {
 	cfg     Config
-	speed   *Speed
-	gather  *Gatherer
-	core    *planner.Planner
-	eval    *evaluator     // of core
-	settled planner.Config // that core has
 	actor   *actor
 	how     executor // of the last good settings
-	refused string   // error of the newest configuration
-	kept    planner.Report
-	keptAt  time.Time
-	clear   bool // the store has no decision
-	hours   hours
 	watches watches
-	learned learned
-	diary   diary
+	kept    map[string]planner.Report // that the store had at the beginning, by pool, and has of pools that went
+	days    map[string]store.KV       // the same of their loads
+
+	mu    sync.Mutex // events come while the loop decides
+	pools []*pool    // in the order of units
 }
 
 func run(ctx context.Context, cfg Config) error {
-	l := &loop{cfg: cfg, speed: NewSpeed(), actor: &actor{cfg: cfg}}
-	l.eval = &evaluator{speed: l.speed}
+	l := &loop{cfg: cfg, actor: &actor{cfg: cfg}}
 	defer cfg.Metrics.Clear()
 	defer l.actor.close()
-	l.gather = NewGatherer(time.Now(), l.speed)
 	var err error
 	l.watches, err = watch(ctx, cfg)
 	defer l.watches.close()
 	if err != nil {
 		return err
 	}
+	if err := l.recall(ctx); err != nil {
+		return err
+	}
+	l.meet(time.Now(), l.watches.view())
 	subs, err := l.listen(ctx)
 	defer func() {
 		for _, s := range subs {
@@ -118,12 +115,6 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := l.actor.recall(ctx); err != nil {
-		return fmt.Errorf("read what the planner did before: %w", err)
-	}
-	if err := l.diary.recall(ctx, cfg, time.Now()); err != nil {
-		return fmt.Errorf("read the load of earlier days: %w", err)
-	}
 	tick := time.NewTimer(l.interval())
 	defer tick.Stop()
 	for {
@@ -131,14 +122,97 @@ func run(ctx context.Context, cfg Config) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.watches.assignments.Changed():
-			l.gather.Look(time.Now(), l.watches.view())
+			l.look(time.Now())
 		case <-l.watches.status.Changed():
-			l.gather.Look(time.Now(), l.watches.view())
+			l.look(time.Now())
 		case <-tick.C:
 			l.step(ctx, time.Now())
 			tick.Reset(l.interval())
 		}
 	}
+}
+
+// look has all pools see which actions have begun or ended.
+func (l *loop) look(now time.Time) {
+	v := l.watches.view()
+	for _, p := range l.pools {
+		p.gather.Look(now, v.of(p.unit))
+	}
+}
+
+// recall reads what the leaders before told of the pools, and what they knew of the load of earlier days.
+func (l *loop) recall(ctx context.Context) error {
+	l.kept, l.days = map[string]planner.Report{}, map[string]store.KV{}
+	prefix := cluster.PlannerPrefix(l.cfg.Namespace)
+	told, _, err := l.cfg.Store.List(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("read what the planner did before: %w", err)
+	}
+	for _, kv := range told {
+		r, err := store.DecodeJSON[planner.Report](kv)
+		if err != nil {
+			return fmt.Errorf("read what the planner did before: %w", err)
+		}
+		l.kept[cluster.PoolOf(kv.Key, prefix)] = r
+	}
+	prefix = cluster.DaysPrefix(l.cfg.Namespace)
+	days, _, err := l.cfg.Store.List(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("read the load of earlier days: %w", err)
+	}
+	for _, kv := range days {
+		l.days[cluster.PoolOf(kv.Key, prefix)] = kv
+	}
+	return nil
+}
+
+// meet makes the pools those that are declared. Those that stay keep all that they know.
+func (l *loop) meet(now time.Time, v View) {
+	if v.Stale != "" && len(l.pools) > 0 {
+		return
+	}
+	var pools []*pool
+	for _, u := range units(v.Declared) {
+		i := slices.IndexFunc(l.pools, func(p *pool) bool { return p.unit.pool == u.pool })
+		if i < 0 {
+			pools = append(pools, l.begin(now, u))
+			continue
+		}
+		l.pools[i].unit = u
+		pools = append(pools, l.pools[i])
+	}
+	for _, p := range l.pools {
+		if !slices.Contains(pools, p) {
+			l.kept[p.unit.pool], l.days[p.unit.pool] = p.kept, store.KV{}
+			l.cfg.Metrics.Forget(p.unit.pool)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pools = pools
+	for _, p := range pools {
+		p.model = p.unit.model
+	}
+}
+
+// clean deletes what the store has of pools that are no more.
+func (l *loop) clean(ctx context.Context, v View) {
+	if v.Stale != "" || v.Declared == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeWithin)
+	defer cancel()
+	remove := func(name, key string) bool {
+		if slices.ContainsFunc(l.pools, func(p *pool) bool { return p.unit.pool == name }) {
+			return true
+		}
+		err := l.cfg.Store.Delete(ctx, key)
+		return err == nil || errors.Is(err, store.ErrNotFound)
+	}
+	maps.DeleteFunc(l.kept, func(name string, _ planner.Report) bool {
+		return remove(name, cluster.PlannerKey(l.cfg.Namespace, name))
+	})
+	maps.DeleteFunc(l.days, func(name string, _ store.KV) bool { return remove(name, cluster.DaysKey(l.cfg.Namespace, name)) })
 }
 
 // interval returns the time between two observations.
@@ -149,21 +223,31 @@ func (l *loop) interval() time.Duration {
 
 // listen subscribes to what frontends, workers and the prefill queue tell.
 func (l *loop) listen(ctx context.Context) (subs []events.Subscription, err error) {
+	each := func(tell func(p *pool)) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, p := range l.pools {
+			tell(p)
+		}
+	}
 	for topic, h := range map[string]func(events.Event){
 		cluster.TopicFrontendStats: func(e events.Event) {
-			l.gather.Lost(e.Missed)
-			if f, ok := decode[cluster.FrontendStats](e); ok {
-				l.gather.Frontend(time.Now(), f)
-			}
+			f, ok := decode[cluster.FrontendStats](e)
+			each(func(p *pool) {
+				p.gather.Lost(e.Missed)
+				if ok {
+					p.gather.Frontend(time.Now(), f, p.model)
+				}
+			})
 		},
 		cluster.TopicWorkerStatus: func(e events.Event) {
 			if st, ok := decode[cluster.WorkerStatus](e); ok {
-				l.gather.Worker(time.Now(), st)
+				each(func(p *pool) { p.gather.Worker(time.Now(), st) })
 			}
 		},
 		cluster.TopicQueueDepth: func(e events.Event) {
 			if q, ok := decode[cluster.QueueDepth](e); ok {
-				l.gather.Queue(q)
+				each(func(p *pool) { p.gather.Queue(q) })
 			}
 		},
 	} {
@@ -182,115 +266,91 @@ func decode[T any](e events.Event) (v T, ok bool) {
 	return v, err == nil
 }
 
-// step observes, decides, acts and tells.
+// step observes, decides, acts and tells, for all pools.
 func (l *loop) step(ctx context.Context, now time.Time) {
 	settings, wrong := l.cfg.Settings()
 	if wrong == nil {
 		l.how = executor{settings.Planner.Mode, settings.Connector, settings.Targets}
 	}
-	if l.core != nil && l.settled.Mode == planner.ModeAct && l.how.mode == planner.ModeAct {
+	if l.how.mode == planner.ModeAct && slices.ContainsFunc(l.pools, func(p *pool) bool { return p.core != nil && p.settled.Mode == planner.ModeAct }) {
 		l.actor.claim(ctx, l.how.connector, l.how.targets)
 	}
 	v := l.watches.view()
 	v.MaxLocalPrefill = settings.MaxLocalPrefill
-	o := l.gather.Observe(now, v)
-	used := l.hours.add(now, held(v))
-	l.learned.actions(o.Finished)
-	l.learned.keep(ctx, l.cfg, now, l.speed, v)
-	l.actor.see(now, v.Declared)
+	l.meet(now, v)
+	l.clean(ctx, v)
+	for _, p := range l.pools {
+		p.observe(ctx, now, v)
+	}
 	if l.how.mode != planner.ModeAct || l.how.connector != ConnectorKubernetes {
 		l.actor.release(ctx, v)
 	}
-	l.actor.look(ctx, now, v, &o)
+	l.actor.look(ctx, now, v, l.changing())
 	if settings.Planner.Mode == planner.ModeOff {
-		l.forget(ctx)
+		for _, p := range l.pools {
+			p.forget(ctx)
+		}
 		return
 	}
 	if settings.Planner.Devices == 0 {
 		settings.Planner.Devices = devices(v)
 	}
-	settings.Planner.Thresholds = settings.Planner.Thresholds && settings.Threshold
-	if !l.configure(settings.Planner, wrong) {
-		return
-	}
-	l.eval.leastDelay = settings.LeastDelay
-	o.Hold = l.actor.hold(now, v, l.settled, l.how.connector)
-	d := l.core.Tick(now, o)
-	l.diary.keep(ctx, l.cfg, now, l.core)
-	l.actor.settle(now, v, o, d.Late)
-	if l.settled.Mode == planner.ModeAct {
-		plan := l.actor.act(ctx, now, v, d, l.settled, l.how.connector)
-		l.actor.follow(ctx, now, v, plan, l.settled)
-	}
-	report := planner.NewReport(l.cfg.Node, l.settled, o, d)
-	report.Changes = l.actor.changes
-	l.cfg.Metrics.Update(figuresOf(report, used))
-	_ = l.cfg.Bus.Publish(ctx, events.Subject(l.cfg.Namespace, cluster.ComponentAgent, cluster.TopicPlanner), report) // lost ones are counted by the bus
-	if !l.actor.untold && (d.Refusal == planner.RefusedInsufficientData || sameDecision(l.kept.Decision, d) && now.Sub(l.keptAt) < keepEvery) {
-		return // the store keeps the newest that is a decision, and what was changed
-	}
-	write, cancel := context.WithTimeout(ctx, writeWithin)
-	defer cancel()
-	if _, err := store.PutJSON(write, l.cfg.Store, cluster.PlannerKey(l.cfg.Namespace), report); err != nil {
-		if ctx.Err() == nil {
-			l.cfg.Log.Warn("the planner's decision is not in the store", "error", err)
+	settings.Planner.Thresholds = settings.Planner.Thresholds && settings.Threshold && len(l.pools) == 1 // the setting is that of all pools
+	budget := planner.Budget{Devices: settings.Planner.Devices, Prefill: settings.Planner.Prefill.Devices, Decode: settings.Planner.Decode.Devices}
+	var seats []planner.Seat
+	var ready []*pool
+	for _, p := range l.pools {
+		if !p.configure(now, p.unit.fit(settings.Planner, p.view.Declared), wrong) {
+			budget.Devices -= held(p.view) // it keeps what it has
+			continue
 		}
+		p.eval.leastDelay = settings.LeastDelay
+		p.seen.Hold = p.orders.hold(now, p.view, p.settled, l.how.connector)
+		if p.settled.Mode == planner.ModeOff {
+			p.seen.Hold = planner.Hold{Why: p.unit.plansFor()}
+		}
+		ready, seats = append(ready, p), append(seats, planner.Seat{Pool: p.unit.pool, Planner: p.core, Observation: p.seen})
+	}
+	if len(seats) == 0 {
 		return
 	}
-	if d.Changes() && l.kept.Decision.Proposal != d.Proposal && l.settled.Mode == planner.ModeAdvise {
-		l.cfg.Log.Info("the planner advises a change", "from", d.Current.String(), "to", d.Proposal.String(), "cause", d.Cause)
+	declared := v.Declared
+	for i, d := range planner.Share(now, budget, seats) {
+		p := ready[i]
+		p.view.Declared = declared.in(p.unit.pool) // with what the pools before have written
+		p.diary.keep(ctx, l.cfg, p.unit.pool, now, p.core)
+		p.orders.settle(now, p.view, p.seen, d.Late)
+		if p.settled.Mode == planner.ModeAct {
+			declared = p.orders.act(ctx, now, p.view, d, p.view.beside(p.seen), p.settled, l.how.connector)
+		}
+		p.tell(ctx, now, d)
 	}
-	l.kept, l.keptAt, l.clear, l.actor.untold = report, now, false, false
+	if l.how.mode == planner.ModeAct {
+		v.Declared = declared
+		l.actor.follow(ctx, now, v, settings.Planner)
+	}
 }
 
-// forget deletes the decision of a planner that is off.
-func (l *loop) forget(ctx context.Context) {
-	l.cfg.Metrics.Clear()
-	if l.clear {
-		return
-	}
-	write, cancel := context.WithTimeout(ctx, writeWithin)
-	defer cancel()
-	err := l.cfg.Store.Delete(write, cluster.PlannerKey(l.cfg.Namespace))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return // at the next step
-	}
-	l.kept, l.keptAt, l.clear = planner.Report{}, time.Time{}, true
-}
-
-// configure applies settings. Those that do not go together are told once; the last good ones stay.
-func (l *loop) configure(settings planner.Config, wrong error) bool {
-	if wrong == nil && l.core != nil && reflect.DeepEqual(settings, l.settled) {
-		l.refused = ""
-		return true
-	}
-	err := wrong
-	switch {
-	case err != nil:
-	case l.core == nil:
-		if l.core, err = planner.New(settings, l.speed, l.eval); err == nil {
-			for _, c := range l.actor.changes {
-				l.core.Recall(c)
+// changing returns the pool whose change is the newest, the first one if there is none: what pods do is of it.
+func (l *loop) changing() *pool {
+	return slices.MaxFunc(l.pools, func(a, b *pool) int {
+		at := func(p *pool) time.Time {
+			if n := len(p.orders.changes); n > 0 {
+				return p.orders.changes[n-1].Time
 			}
-			l.diary.tell(l.cfg, time.Now(), l.core)
+			return time.Time{}
 		}
-	default:
-		err = l.core.Configure(settings)
-	}
-	if err != nil {
-		if err.Error() != l.refused {
-			l.refused = err.Error()
-			l.cfg.Log.Warn("the planner's settings do not go together, those before stay", "error", err)
-		}
-		return l.core != nil
-	}
-	l.settled, l.refused, l.eval.target = settings, "", settings.Target
-	return true
+		return at(a).Compare(at(b))
+	})
 }
 
-// devices returns how many devices the cluster has for workers, without those of encode workers and of other pools; or how many
-// workers it has on them where these are more: CPU devices take several.
+// devices returns how many devices the cluster has for workers, without those of encode workers and of workers whose pool
+// is no more; or how many workers it has on them where these are more: CPU devices take several.
 func devices(v View) int {
+	pools := []string{""}
+	if v.Declared != nil {
+		pools = v.Declared.whole.PoolNames()
+	}
 	have, used, others := 0, 0, 0
 	for _, n := range v.Nodes {
 		have += len(n.Devices)
@@ -298,16 +358,11 @@ func devices(v View) int {
 	for _, a := range v.Assignments {
 		switch {
 		case a.Device == "":
-		case planned(a):
+		case a.Role.HoldsKV() && slices.Contains(pools, a.Pool):
 			used++
 		default:
 			others++
 		}
 	}
 	return max(have-others, used, 1)
-}
-
-// sameDecision reports whether two decisions say the same but for their numbers.
-func sameDecision(a, b planner.Decision) bool {
-	return a.Mode == b.Mode && a.Current == b.Current && a.Proposal == b.Proposal && a.Cause == b.Cause && a.Refusal == b.Refusal && a.BestEffort == b.BestEffort
 }

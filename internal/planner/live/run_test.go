@@ -116,7 +116,7 @@ func (l *lab) serve(seconds, rate int) {
 		for i := range served {
 			served[i] = cluster.ServedRequest{Prompt: 1000, Output: 50, TTFT: 40 * time.Millisecond, ITL: 5 * time.Millisecond}
 		}
-		publish(cluster.ComponentFrontend, cluster.TopicFrontendStats, cluster.FrontendStats{Frontend: "node-1", Started: rate, Served: served, ServedOf: rate})
+		publish(cluster.ComponentFrontend, cluster.TopicFrontendStats, loads("m", rate, served, rate))
 		for i, role := range planner.Roles {
 			st := cluster.WorkerStatus{Name: fmt.Sprintf("worker-%d", i+1), Role: role, Node: "n1", State: cluster.StateReady, InstanceID: cluster.InstanceID(i + 1), UpdatedAt: time.Now()}
 			n := uint64(l.at * rate)
@@ -139,7 +139,7 @@ func (l *lab) serve(seconds, rate int) {
 
 func (l *lab) kept() (r planner.Report, ok bool) {
 	l.t.Helper()
-	r, _, err := store.GetJSON[planner.Report](l.ctx, l.store, cluster.PlannerKey(ns))
+	r, _, err := store.GetJSON[planner.Report](l.ctx, l.store, cluster.PlannerKey(ns, ""))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		l.t.Fatal(err)
 	}
@@ -160,6 +160,7 @@ func (l *lab) exported() map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(w.Body.String()) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(name, metrics.PrefixPlanner) {
+			name = strings.NewReplacer(`{pool=""}`, "", `pool="",`, "").Replace(name) // no label, to Prometheus
 			out[strings.TrimPrefix(name, metrics.PrefixPlanner)] = value
 		}
 	}

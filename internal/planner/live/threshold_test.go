@@ -15,7 +15,7 @@ import (
 func TestThreshold(t *testing.T) {
 	s := store.NewMemory(store.SystemClock{})
 	defer s.Close()
-	a := &actor{cfg: Config{Store: s, Namespace: ns, Node: "node-1", Leads: func(context.Context) (bool, error) { return true, nil }}, claimed: ConnectorTopology}
+	a := &orders{actor: &actor{cfg: Config{Store: s, Namespace: ns, Node: "node-1", Leads: func(context.Context) (bool, error) { return true, nil }}, claimed: ConnectorTopology}}
 	raw := []byte(`{"model":{"name":"m"},"prefill":1,"decode":1,"generation":4,"updated_by":"planner@x"}`)
 	rev, err := s.Put(t.Context(), cluster.TopologyKey(ns), raw)
 	if err != nil {
@@ -27,7 +27,7 @@ func TestThreshold(t *testing.T) {
 	}
 	v := View{Declared: &d, MaxLocalPrefill: 64}
 	var c planner.Change
-	if err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 1, Decode: 1, MaxLocalPrefill: 512}, &c, time.Minute); err != nil {
+	if _, err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 1, Decode: 1, MaxLocalPrefill: 512}, &c, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	kv, err := s.Get(t.Context(), cluster.SettingKey(ns, "disagg.max_local_prefill_tokens"))
@@ -42,13 +42,13 @@ func TestThreshold(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Declared = &d // of a moment when the setting was not there
-	if err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 1, Decode: 1, MaxLocalPrefill: 0}, &c, time.Minute); err == nil {
+	if _, err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 1, Decode: 1, MaxLocalPrefill: 0}, &c, time.Minute); err == nil {
 		t.Error("what somebody else set is overwritten")
 	}
-	if err := a.write(t.Context(), time.Now().Add(-2*time.Minute), v, planner.Plan{Prefill: 2, Decode: 1, MaxLocalPrefill: 64}, &c, time.Minute); err == nil || !strings.Contains(err.Error(), "old") {
+	if _, err := a.write(t.Context(), time.Now().Add(-2*time.Minute), v, planner.Plan{Prefill: 2, Decode: 1, MaxLocalPrefill: 64}, &c, time.Minute); err == nil || !strings.Contains(err.Error(), "old") {
 		t.Errorf("on an old observation: %v", err)
 	}
-	if err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 2, MaxLocalPrefill: 64}, &c, time.Minute); err == nil || !strings.Contains(err.Error(), "decode") {
+	if _, err := a.write(t.Context(), time.Now(), v, planner.Plan{Prefill: 2, MaxLocalPrefill: 64}, &c, time.Minute); err == nil || !strings.Contains(err.Error(), "decode") {
 		t.Errorf("without decode workers: %v", err)
 	}
 }

@@ -16,19 +16,52 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Declared is a topology as it is stored.
+// Declared is a topology as it is stored, and as the workers of one pool see it.
 type Declared struct {
-	cluster.Topology
-	Revision store.Revision
-	raw      []byte
+	cluster.Topology // of the pool
+	Revision         store.Revision
+	raw              []byte
+	pool             string
+	whole            cluster.Topology
 }
 
 func decodeDeclared(kv store.KV) (Declared, error) {
 	t, err := store.DecodeJSON[cluster.Topology](kv)
-	return Declared{t, kv.ModRevision, kv.Value}, err
+	return Declared{Topology: t.In(""), Revision: kv.ModRevision, raw: kv.Value, whole: t}, err
 }
 
-// plan returns what is declared as a plan.
+// in returns the topology as the workers of a pool see it.
+func (d *Declared) in(pool string) *Declared {
+	if d == nil {
+		return nil
+	}
+	view := *d
+	view.Topology, view.pool = d.whole.In(pool), pool
+	return &view
+}
+
+// with returns the topology with a plan's workers in the pool.
+func (d *Declared) with(plan planner.Plan) cluster.Topology {
+	next, view := d.whole, d.Topology
+	view.Prefill, view.Decode = plan.Prefill, plan.Decode
+	next.Put(d.pool, view)
+	return next
+}
+
+// started returns the workers of all pools that run on nodes, as a plan: all but attached servers.
+func started(t cluster.Topology) (p planner.Plan) {
+	for _, pool := range t.PoolNames() {
+		view := t.In(pool)
+		for _, role := range planner.Roles {
+			if _, e := view.Specs(role); !e.Server.Attached() {
+				p = p.With(role, p.Workers(role)+view.Count(role))
+			}
+		}
+	}
+	return p
+}
+
+// plan returns what is declared of the pool as a plan.
 func (d *Declared) plan(maxLocal int) planner.Plan {
 	return planner.Plan{Prefill: d.Prefill, Decode: d.Decode, MaxLocalPrefill: maxLocal}
 }
@@ -36,21 +69,55 @@ func (d *Declared) plan(maxLocal int) planner.Plan {
 // byPlanner is how planners sign topologies, followed by the name of their node.
 const byPlanner = "planner@"
 
+// signature begins the reason of a change of a pool.
+func signature(pool string) string {
+	if pool == "" {
+		return "planner: "
+	}
+	return "planner of pool " + pool + ": "
+}
+
 // reasonLength bounds the reason that is kept with a topology, in bytes: it is ASCII.
 const reasonLength = 160
 
-// amended returns the topology with a plan's workers, in the bytes that it has. What the planner does not
-// change stays as it is, fields that this release does not know too.
+// amended returns the topology with a plan's workers in the pool, in the bytes that it has. What the planner does
+// not change stays as it is, fields that this release does not know too.
 func (d *Declared) amended(plan planner.Plan, node, reason string, now time.Time) ([]byte, error) {
-	next := d.Topology
-	next.Prefill, next.Decode = plan.Prefill, plan.Decode
-	if err := next.Validate(); err != nil {
+	if err := d.with(plan).Validate(); err != nil {
 		return nil, err
 	}
-	return amend(d.raw, []field{
-		{"prefill", plan.Prefill}, {"decode", plan.Decode}, {"generation", d.Generation + 1},
-		{"updated_at", now}, {"updated_by", byPlanner + node}, {"reason", reason[:min(len(reason), reasonLength)]},
-	})
+	numbers := []field{{"prefill", plan.Prefill}, {"decode", plan.Decode}}
+	if d.pool != "" {
+		pools, err := within(d.raw, "pools", func(pools []byte) ([]byte, error) {
+			return within(pools, d.pool, func(pool []byte) ([]byte, error) { return amend(pool, numbers) })
+		})
+		if err != nil {
+			return nil, err
+		}
+		return amend(pools, d.signed(node, reason, now))
+	}
+	return amend(d.raw, append(numbers, d.signed(node, reason, now)...))
+}
+
+// signed are the fields of the record of a change.
+func (d *Declared) signed(node, reason string, now time.Time) []field {
+	return []field{
+		{"generation", d.Generation + 1}, {"updated_at", now}, {"updated_by", byPlanner + node},
+		{"reason", reason[:min(len(reason), reasonLength)]},
+	}
+}
+
+// within returns a JSON object in which a function has changed the object in one field.
+func within(object []byte, name string, change func([]byte) ([]byte, error)) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil {
+		return nil, err
+	}
+	changed, err := change(fields[name])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return amend(object, []field{{name, json.RawMessage(changed)}})
 }
 
 // field is a field of a JSON object with its value.
@@ -88,10 +155,13 @@ func amend(object []byte, fields []field) ([]byte, error) {
 	}
 	end := dec.InputOffset() - 1 // before the brace
 	var edits []span
+	var err error
 	for _, f := range fields {
-		text, err := json.Marshal(f.value)
-		if err != nil {
-			return nil, err
+		text, verbatim := f.value.(json.RawMessage)
+		if !verbatim { // Marshal would write it in another form
+			if text, err = json.Marshal(f.value); err != nil {
+				return nil, err
+			}
 		}
 		s, there := at[f.name]
 		if !there {
@@ -148,22 +218,28 @@ func (a *actor) leads(ctx context.Context) error {
 	return nil
 }
 
-// declare writes a plan into the topology that was observed, or fails with [store.ErrConflict].
-func (a *actor) declare(ctx context.Context, d *Declared, plan planner.Plan, reason string) error {
+// declare writes a plan of a pool into the topology that was observed, or fails with [store.ErrConflict]. It returns
+// what it wrote: nobody wrote in between, so that it stands for an observation.
+func (a *actor) declare(ctx context.Context, d *Declared, plan planner.Plan, reason string) (*Declared, error) {
 	next, err := d.amended(plan, a.cfg.Node, reason, time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !strings.HasPrefix(d.UpdatedBy, byPlanner) {
-		if err := a.remember(ctx, d.Topology); err != nil {
-			return err
+		if err := a.remember(ctx, d.whole); err != nil {
+			return nil, err
 		}
 	}
 	if err := a.leads(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = a.cfg.Store.CompareAndSwap(ctx, cluster.TopologyKey(a.cfg.Namespace), d.Revision, next)
-	return err
+	key := cluster.TopologyKey(a.cfg.Namespace)
+	rev, err := a.cfg.Store.CompareAndSwap(ctx, key, d.Revision, next)
+	if err != nil {
+		return nil, err
+	}
+	written, err := decodeDeclared(store.KV{Key: key, Value: next, ModRevision: rev})
+	return &written, err
 }
 
 // remember keeps a topology that a person declared, with the settings of now, for dynctl rollback. Those of
@@ -189,15 +265,11 @@ func (a *actor) remember(ctx context.Context, t cluster.Topology) error {
 	return err
 }
 
-// planned reports whether a worker is of those that the planner counts: prefill and decode workers of the
-// topology's main pool.
-func planned(a cluster.Assignment) bool { return a.Pool == "" && a.Role.HoldsKV() }
-
 // staying returns how many workers of a role the assignments have: all but those that leave and successors,
 // which stand for the workers that they replace.
 func staying(v View, role cluster.Role) (n int) {
 	for _, a := range v.Assignments {
-		if planned(a) && a.Role == role && a.Desire != cluster.DesireRemove && a.Replaces == "" {
+		if v.own(a) && a.Role == role && a.Desire != cluster.DesireRemove && a.Replaces == "" {
 			n++
 		}
 	}
@@ -208,7 +280,7 @@ func staying(v View, role cluster.Role) (n int) {
 func ordered(v View) string {
 	for _, name := range sortedNames(v.Assignments) {
 		a := v.Assignments[name]
-		if !planned(a) {
+		if !v.own(a) {
 			continue
 		}
 		model, engine := v.Declared.Specs(a.Role)

@@ -3,8 +3,6 @@ package live
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +18,6 @@ type watches struct {
 	status      *store.Prefix[cluster.WorkerStatus]
 	declared    *store.Prefix[Declared]
 	local       *store.Prefix[store.Revision]
-	cards       *store.Prefix[string]
 	virtual     *store.Prefix[number]
 	cordons     *store.Prefix[cluster.Cordon]
 }
@@ -42,9 +39,6 @@ func watch(ctx context.Context, cfg Config) (w watches, err error) {
 	if w.local, err = store.WatchPrefix(ctx, cfg.Store, cluster.SettingKey(cfg.Namespace, settingMaxLocal), decodeRevision, cfg.Log); err != nil {
 		return w, err
 	}
-	if w.cards, err = store.WatchPrefix(ctx, cfg.Store, cluster.CardPrefix(cfg.Namespace), decodeCard, cfg.Log); err != nil {
-		return w, err
-	}
 	if w.virtual, err = store.WatchPrefix(ctx, cfg.Store, cluster.VirtualPlannerPrefix(cfg.Namespace), decodeNumber, cfg.Log); err != nil {
 		return w, err
 	}
@@ -53,11 +47,6 @@ func watch(ctx context.Context, cfg Config) (w watches, err error) {
 }
 
 func decodeRevision(kv store.KV) (store.Revision, error) { return kv.ModRevision, nil }
-
-func decodeCard(kv store.KV) (string, error) {
-	card, err := store.DecodeJSON[cluster.ModelCard](kv)
-	return card.DisplayName, err
-}
 
 func (w watches) close() {
 	if w.nodes != nil {
@@ -75,9 +64,6 @@ func (w watches) close() {
 	if w.local != nil {
 		w.local.Close()
 	}
-	if w.cards != nil {
-		w.cards.Close()
-	}
 	if w.virtual != nil {
 		w.virtual.Close()
 	}
@@ -94,7 +80,6 @@ func (w watches) view() View {
 		Nodes:       byName(w.nodes.Snapshot(), cluster.NodePrefix),
 		Virtual:     byName(w.virtual.Snapshot(), cluster.VirtualPlannerPrefix(w.cfg.Namespace)),
 		Cordons:     byName(w.cordons.Snapshot(), cluster.CordonPrefix(w.cfg.Namespace)),
-		Models:      slices.Compact(slices.Sorted(maps.Values(w.cards.Snapshot()))),
 	}
 	if d, ever := w.declared.Get(cluster.TopologyKey(w.cfg.Namespace)); ever {
 		v.Declared = &d
@@ -105,7 +90,7 @@ func (w watches) view() View {
 			delete(v.Nodes, id)
 		}
 	}
-	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.cards.Stale, w.virtual.Stale, w.cordons.Stale} {
+	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.virtual.Stale, w.cordons.Stale} {
 		if since, err, _ := stale(); !since.IsZero() {
 			v.Stale = fmt.Sprintf("the store has not answered since %s: %v", since.Format(time.TimeOnly), err)
 		}

@@ -75,13 +75,13 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 	})
 	mean := meanPrompt(o.Requests)
 	waits := func(n int) int { return int(float64(n) * mean) }
-	o.Prefill.Queued, o.Prefill.QueuedTokens = g.queued, waits(g.queued)
 	var samples []profile.Sample
 	var transfers uint64
 	var moving time.Duration
+	coming := 0 // sequences whose prompts are computed elsewhere
 	for _, name := range sortedNames(v.Assignments) {
 		a := v.Assignments[name]
-		if !planned(a) {
+		if !a.Role.HoldsKV() {
 			continue
 		}
 		st, stored := v.Status[name]
@@ -97,17 +97,21 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 			}
 			news.last = st // of the same run it is no sign of life on the event plane
 		}
-		w := planner.Worker{Name: name, State: planner.WorkerStarting}
+		w := planner.Worker{Name: name, State: planner.WorkerStarting, Attached: v.attached(a)}
 		if news == nil || !stored {
+			if w.Attached { // nobody starts it
+				w.State = planner.WorkerLost
+			}
 			add(o, a.Role, w)
 			continue
 		}
 		st = news.last
 		s := st.Stats
 		w.State = stateOf(a, st)
-		if w.State == planner.WorkerReady && now.Sub(news.heard) > cluster.SilentAfter {
+		if w.State == planner.WorkerReady && now.Sub(news.heard) > cluster.SilentAfter || w.State == planner.WorkerStarting && w.Attached {
 			w.State = planner.WorkerLost
 		}
+		coming += max(s.RemoteWait, 0)
 		w.KVTokens = s.KVActive * s.BlockSize
 		w.QueuedTokens = s.PrefillTokens
 		if st.Role == cluster.RolePrefill {
@@ -131,6 +135,11 @@ func (g *Gatherer) roles(now time.Time, v View, o *planner.Observation) {
 		}
 		add(o, st.Role, w)
 	}
+	o.Prefill.Queued = g.queued
+	if v.Shared { // the queue does not say whose prompts wait in it: no more than the pool waits for
+		o.Prefill.Queued = min(g.queued, coming)
+	}
+	o.Prefill.QueuedTokens = waits(o.Prefill.Queued)
 	if g.speed != nil && o.Stale == "" {
 		g.speed.learn(samples)
 		g.speed.moved(float64(transfers), moving)
@@ -205,7 +214,7 @@ func (g *Gatherer) actions(now time.Time, v View) {
 	}
 	for _, name := range sortedNames(v.Assignments) {
 		a, st := v.Assignments[name], v.Status[name]
-		if !planned(a) || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
+		if v.attached(a) || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
 			continue
 		}
 		switch {

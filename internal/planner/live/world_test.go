@@ -30,6 +30,8 @@ type world struct {
 	settings Settings
 	leader   string // who leads
 	rate     int
+	other    int  // requests a second of a model that is not declared
+	former   bool // the frontend is of an earlier release
 	silent   bool // frontends and workers say nothing
 	chats    bool // one long prompt comes for eight short ones
 	never    bool // workers that start never get ready
@@ -355,7 +357,14 @@ func (w *world) speak() {
 			}
 		}
 	}
-	publish(cluster.ComponentFrontend, cluster.TopicFrontendStats, cluster.FrontendStats{Frontend: "node-1", Started: w.rate, Served: served, ServedOf: w.rate})
+	all := loads("m", w.rate, served, w.rate)
+	if w.other > 0 {
+		all.Models = append(all.Models, loads("n", w.other, nil, 0).Models...)
+	}
+	if w.former {
+		all.Models, all.Started = nil, w.rate
+	}
+	publish(cluster.ComponentFrontend, cluster.TopicFrontendStats, all)
 	w.heard = time.Now()
 	for _, x := range w.workers {
 		if x.ready {
@@ -378,7 +387,7 @@ func (x *pretended) works(n float64, w profile.Work) {
 // report returns what the store says of the planner.
 func (w *world) report() planner.Report {
 	w.t.Helper()
-	r, _, err := store.GetJSON[planner.Report](w.ctx, w.store, cluster.PlannerKey(ns))
+	r, _, err := store.GetJSON[planner.Report](w.ctx, w.store, cluster.PlannerKey(ns, ""))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		w.t.Fatal(err)
 	}
