@@ -133,3 +133,27 @@ func TestPlannerEvents(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// Pools have views of their own, which go with the pool; each has its own news.
+func TestPlannerOfPools(t *testing.T) {
+	var p plannerWatch
+	s := &Stream{out: make(chan Event, 20), workers: map[string]cluster.WorkerStatus{}}
+	now := time.Now()
+	for i, pool := range []string{"small", "", "big", "small"} {
+		r := plannerReport("n", now.Add(time.Duration(i)*time.Second), planner.CauseForecast, 1, 2+i%3)
+		r.Pool = pool
+		p.heard(event(t, r))
+		s.planner(event(t, r))
+	}
+	main, others := p.newest()
+	if main.Proposal.Decode != 3 || len(others) != 2 || others[0].Pool != "big" || others[1].Pool != "small" || others[0].Proposal.Decode != 4 || len(others[1].Rates) != 2 {
+		t.Errorf("%+v %+v", main, others)
+	}
+	var told []string
+	for len(s.out) > 0 {
+		told = append(told, (<-s.out).Planner.Pool)
+	}
+	if got := strings.Join(told, ","); got != "small,,big" {
+		t.Errorf("news of %q", got)
+	}
+}

@@ -42,13 +42,13 @@ func (c Config) most(role cluster.Role) int {
 	return n
 }
 
-// least returns how many workers a role has at the least: the configured minimum, and attached ones.
+// least returns how many workers a role has at the least: the configured minimum, and attached ones with Own beside.
 func (c Config) least(role cluster.Role) int {
 	r := c.Role(role)
 	if r.Fixed {
 		return r.attached
 	}
-	return max(r.Min, r.attached)
+	return max(r.Min, r.attached+r.Own)
 }
 
 // keepsMinimum reports whether a plan has the workers that there must be at least.

@@ -49,6 +49,8 @@ type RoleConfig struct {
 	Devices          int // budget of the role; 0: the budget of all
 	// Fixed says that no worker of the role can start: the role has attached servers only, or none.
 	Fixed bool
+	// Own is how many workers the role keeps at least beside attached servers.
+	Own int
 
 	attached int // of the workers that serve or will
 	others   int // devices of Devices that other pools keep
@@ -142,6 +144,7 @@ func (c Config) Validate() error {
 		check(r.DevicesPerWorker > 0, name+".devices_per_worker", r.DevicesPerWorker, "at least 1")
 		check(r.Min >= 0, name+".min", r.Min, "at least 0")
 		check(r.Max == 0 || r.Max >= max(r.Min, 1), name+".max", r.Max, fmt.Sprintf("0 or at least %d", max(r.Min, 1)))
+		check(r.Own >= 0, name+".own", r.Own, "at least 0")
 		check(r.Devices >= 0, name+".devices", r.Devices, "at least 0")
 		check(r.Devices == 0 || r.Min*r.DevicesPerWorker <= r.Devices, name+".min", r.Min, fmt.Sprintf("at most what %d devices hold", r.Devices))
 		least += max(r.Min, 0) * max(r.DevicesPerWorker, 0)

@@ -287,6 +287,15 @@ func TestAttached(t *testing.T) {
 	if d := newPlanner(t, cfg).Tick(at(5), has(0, 0)); d.Changes() || d.Refusal != RefusedAttached {
 		t.Errorf("that are lost: %+v", d)
 	}
+	// Own workers stay beside them.
+	own := config()
+	own.Decode.Min, own.Decode.Own = 0, 1
+	if d := newPlanner(t, own).Tick(at(5), has(0, 3, cluster.RoleDecode)); d.Cause != CauseNoTraffic || d.Proposal.Decode != 3 {
+		t.Errorf("idle, with own ones: %+v", d)
+	}
+	if d := newPlanner(t, own).Tick(at(5), has(0, 1, cluster.RoleDecode)); d.Changes() {
+		t.Errorf("the last own one goes: %+v", d)
+	}
 	// A role that cannot grow says so.
 	cfg.Prefill.Fixed, cfg.Prefill.Min = false, 1
 	o = has(0, 0, cluster.RoleDecode)

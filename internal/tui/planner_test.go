@@ -67,6 +67,18 @@ func TestPlannerStates(t *testing.T) {
 			s.Planner.Explanation, s.Planner.Detail = []string{"2P5D stays. Too little was seen to decide."}, "2 of 5 windows with work were seen"
 		}, []string{"○ insufficient data", "2P5D stays", "2 of 5 windows with work were seen.", "checks in 4s"}, nil},
 		{"advises", func(*cluster.Snapshot) {}, []string{"● advises a change", "2P5D -> 3P5D", "mode advise", "by n1, 1s ago", "checks in 4s"}, nil},
+		{"pools", func(s *cluster.Snapshot) {
+			small := *labPlanner()
+			small.Pool, small.Mode, small.Proposal, small.Cause, small.Refusal = "small", "act", small.Current, "", "attached_only"
+			off := small
+			off.Pool, off.Mode, off.Refusal = "still", "off", "off"
+			s.PlannerPools = []cluster.PlannerView{small, off}
+		}, []string{"2P5D -> 3P5D", "pool small", "2P5D stays", "attached_only", "◇ pool still"}, nil},
+		{"pools alone", func(s *cluster.Snapshot) {
+			small := *labPlanner()
+			small.Pool = "small"
+			s.Planner, s.PlannerPools = &cluster.PlannerView{Mode: "advise"}, []cluster.PlannerView{small}
+		}, []string{"pool small", "2P5D -> 3P5D"}, []string{"not been heard"}},
 		{"acts", func(s *cluster.Snapshot) { s.Planner.Mode = "act" }, []string{"◐ changes workers", "mode act"}, nil},
 		{"a threshold", func(s *cluster.Snapshot) {
 			s.Planner.Proposal = s.Planner.Current

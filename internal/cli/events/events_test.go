@@ -59,6 +59,7 @@ func TestEventTexts(t *testing.T) {
 		{client.Event{Change: &client.WorkerChange{From: cluster.StateDraining, State: cluster.StateDraining, Drain: cluster.DrainSequences, Left: 3}}, "draining finish-sequences, 3 left"},
 		{client.Event{Planner: &planner.Report{Decision: planner.Decision{Refusal: planner.RefusedCoolDown}, Explanation: []string{"2P2D stays.", "more"}}}, "cool_down: 2P2D stays."},
 		{client.Event{Planner: &planner.Report{Decision: planner.Decision{Cause: planner.CauseForecast, Proposal: planner.Plan{Decode: 1}}, Explanation: []string{"0 -> 1."}}}, "forecast: 0 -> 1."},
+		{client.Event{Planner: &planner.Report{Pool: "small", Decision: planner.Decision{Cause: planner.CauseForecast, Proposal: planner.Plan{Decode: 1}}, Explanation: []string{"0 -> 1."}}}, "pool small: forecast: 0 -> 1."},
 		{client.Event{Planner: &planner.Report{Decision: planner.Decision{Refusal: planner.RefusedStaleData, Detail: "worker-1 is silent"}, Explanation: []string{"1P1D stays."}}}, "stale_data: 1P1D stays. worker-1 is silent."},
 		{client.Event{Kind: client.EventGap, Missed: 3, Of: client.EventKV}, "3 kv events were lost"},
 		{client.Event{Kind: client.EventGap, Missed: 3}, "3 events were lost"},

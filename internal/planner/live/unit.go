@@ -153,6 +153,13 @@ func (u unit) fit(cfg planner.Config, d *Declared) planner.Config {
 	cfg.Prefill.Min, cfg.Prefill.Max = cmp.Or(own.PrefillMin, cfg.Prefill.Min), cmp.Or(own.PrefillMax, cfg.Prefill.Max)
 	cfg.Decode.Min, cfg.Decode.Max = cmp.Or(own.DecodeMin, cfg.Decode.Min), cmp.Or(own.DecodeMax, cfg.Decode.Max)
 	cfg.Prefill.Fixed, cfg.Decode.Fixed = !d.startable(cluster.RolePrefill), !d.startable(cluster.RoleDecode)
+	switch {
+	case len(u.beside) == 0:
+	case d.Decode > 0: // prefill workers and attached servers of other engines exchange nothing
+		cfg.Decode.Own = 1
+	default:
+		cfg.Prefill.Fixed = true
+	}
 	if cfg.Prefill.Fixed { // where no prefill worker can be, decode workers compute all prompts
 		cfg.Aggregate = true
 	}

@@ -30,13 +30,15 @@ type world struct {
 	settings Settings
 	leader   string // who leads
 	rate     int
-	other    int  // requests a second of a model that is not declared
-	former   bool // the frontend is of an earlier release
-	silent   bool // frontends and workers say nothing
-	chats    bool // one long prompt comes for eight short ones
-	never    bool // workers that start never get ready
-	obeys    bool // the controller follows the topology
-	starts   int  // seconds
+	rates    map[string]int // requests a second of pools with names
+	topology string         // of its beginning; empty: one pool
+	other    int            // requests a second of a model that is not declared
+	former   bool           // the frontend is of an earlier release
+	silent   bool           // frontends and workers say nothing
+	chats    bool           // one long prompt comes for eight short ones
+	never    bool           // workers that start never get ready
+	obeys    bool           // the controller follows the topology
+	starts   int            // seconds
 	workers  []*pretended
 	heard    time.Time // when the frontend spoke last
 	writes   []write
@@ -50,6 +52,7 @@ type world struct {
 type pretended struct {
 	node  string // empty: it waits for a place
 	name  string
+	pool  string
 	role  cluster.Role // that it is assigned
 	plays cluster.Role // that it has
 	left  int          // seconds until it is as assigned; -1: never
@@ -88,12 +91,15 @@ func inAny(t *testing.T, prefill, decode int, prepare, f func(w *world)) {
 		cfg := planner.Defaults()
 		cfg.Mode, cfg.Devices, cfg.Prefill.Min, cfg.ActionTimeout = planner.ModeAct, 8, 1, 2*time.Minute
 		w.settings = Settings{Planner: cfg, Connector: ConnectorTopology, MaxLocalPrefill: 64}
-		raw := fmt.Sprintf(`{"model":{"name":"m"},%s,"prefill":%d,"decode":%d,"generation":1,"updated_by":"ann@host"}`, future, prefill, decode)
-		if _, err := l.store.Put(l.ctx, cluster.TopologyKey(ns), []byte(raw)); err != nil {
-			t.Fatal(err)
-		}
 		if prepare != nil {
 			prepare(w)
+		}
+		raw := w.topology
+		if raw == "" {
+			raw = fmt.Sprintf(`{"model":{"name":"m"},%s,"prefill":%d,"decode":%d,"generation":1,"updated_by":"ann@host"}`, future, prefill, decode)
+		}
+		if _, err := l.store.Put(l.ctx, cluster.TopologyKey(ns), []byte(raw)); err != nil {
+			t.Fatal(err)
 		}
 		w.starts = 0
 		w.control()
@@ -215,7 +221,8 @@ func (w *world) control() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	assigned := func(x *pretended, role cluster.Role, desire cluster.Desire) {
-		w.put(cluster.AssignmentKey(ns, x.name), cluster.Assignment{Name: x.name, Role: role, Model: t.Model, Node: x.node, Desire: desire})
+		m, e := t.In(x.pool).Specs(role)
+		w.put(cluster.AssignmentKey(ns, x.name), cluster.Assignment{Name: x.name, Pool: x.pool, Role: role, Model: m, Engine: e, Node: x.node, Desire: desire})
 	}
 	if w.kube != nil {
 		w.kube.live()
@@ -225,10 +232,18 @@ func (w *world) control() {
 			}
 		}
 	}
+	for _, pool := range t.PoolNames() {
+		w.controlPool(pool, t.In(pool), assigned)
+	}
+	w.work()
+}
+
+// controlPool has the workers of a pool follow its topology.
+func (w *world) controlPool(pool string, t cluster.Topology, assigned func(*pretended, cluster.Role, cluster.Desire)) {
 	want := map[cluster.Role]int{cluster.RolePrefill: t.Prefill, cluster.RoleDecode: t.Decode}
 	have := map[cluster.Role][]*pretended{}
 	for _, x := range w.workers {
-		if !x.gone {
+		if !x.gone && x.pool == pool {
 			have[x.role] = append(have[x.role], x)
 		}
 	}
@@ -259,7 +274,7 @@ func (w *world) control() {
 			assigned(x, role, cluster.DesireRemove)
 		}
 		for n := surplus(role); w.obeys && n < 0; n++ {
-			x := &pretended{name: cluster.WorkerName(w.free()), role: role, left: w.starts, node: w.kube.room(role)}
+			x := &pretended{name: cluster.WorkerName(w.free()), pool: pool, role: role, left: w.starts, node: w.kube.room(role)}
 			if w.never {
 				x.left = -1
 			}
@@ -267,6 +282,10 @@ func (w *world) control() {
 			assigned(x, role, cluster.DesireRun)
 		}
 	}
+}
+
+// work lets workers do what they are at for a second.
+func (w *world) work() {
 	for _, x := range w.workers {
 		if x.left > 0 && (x.left > 1 || x.node != "" || x.gone) {
 			x.left--
@@ -321,19 +340,30 @@ func (w *world) speak() {
 			w.t.Fatal(err)
 		}
 	}
-	ready := map[cluster.Role]int{}
+	type group struct {
+		pool string
+		role cluster.Role
+	}
+	ready := map[group]int{}
 	for _, x := range w.workers {
 		if x.ready {
-			ready[x.plays]++
+			ready[group{x.pool, x.plays}]++
 		}
 	}
 	for _, x := range w.workers {
 		if !x.ready {
 			continue
 		}
-		n := float64(w.rate) / float64(ready[x.plays])
+		if strings.HasPrefix(x.pool, "http") { // a server of others tells no steps
+			continue
+		}
+		rate := w.rate
+		if x.pool != "" {
+			rate = w.rates[x.pool]
+		}
+		n := float64(rate) / float64(ready[group{x.pool, x.plays}])
 		x.stats.BlockSize, x.stats.KVTotal, x.stats.KVActive, x.stats.MaxSeqs, x.stats.MaxBatchTokens = 16, 10_000, 1600, 64, 512
-		if x.plays == cluster.RolePrefill || ready[cluster.RolePrefill] == 0 {
+		if x.plays == cluster.RolePrefill || ready[group{x.pool, cluster.RolePrefill}] == 0 {
 			x.works(n, profile.Work{Tokens: 1000, ChunkContext: 500_500 + w.at%7*1000})
 		}
 		if x.plays == cluster.RoleDecode {
@@ -358,6 +388,10 @@ func (w *world) speak() {
 		}
 	}
 	all := loads("m", w.rate, served, w.rate)
+	t, _ := w.declared()
+	for pool, rate := range w.rates {
+		all.Models = append(all.Models, loads(t.In(pool).Model.Name, rate, slices.Repeat(served[:min(1, len(served))], min(rate, cluster.MaxServed)), rate).Models...)
+	}
 	if w.other > 0 {
 		all.Models = append(all.Models, loads("n", w.other, nil, 0).Models...)
 	}

@@ -22,15 +22,25 @@ func Planner(m *moment.Moment) Screen { return &planning{Moment: m} }
 func (m *planning) Header() []draw.Part { return titled(m.Moment, "planner", m.Planning().Word) }
 
 func (m *planning) Subject() Subject {
-	return Subject{Title: "planner", Value: m.Snap.Planner, NoWorker: notWorker, NoOpen: noFurther}
+	return Subject{Title: "planner", Value: m.Planner(), NoWorker: notWorker, NoOpen: noFurther}
 }
 
 func (m *planning) Sections(width int) [][]Section {
-	p, state := m.Snap.Planner, m.Planning()
 	room := max(width-4, 10)
+	out := m.pool(m.Planner(), "", room)
+	all := m.OtherPlanners()
+	for i := range all {
+		out = append(out, m.pool(&all[i], cluster.PoolWords(all[i].Pool)+": ", room)...)
+	}
+	return [][]Section{out}
+}
+
+// pool describes the planner of one pool, in sections whose titles begin with its name.
+func (m *planning) pool(p *cluster.PlannerView, name string, room int) []Section {
+	state := m.PlanningOf(p)
 	first := [][]draw.Span{{state.Style.Text(state.Glyph + " " + state.Word)}}
 	if !state.Decided {
-		return [][]Section{{{"decision", append(first, folded(state.Why, room, draw.Plain)...)}}}
+		return []Section{{name + "decision", append(first, folded(state.Why, room, draw.Plain)...)}}
 	}
 	for _, line := range p.Explanation {
 		first = append(first, folded(line, room, draw.Plain)...)
@@ -38,13 +48,13 @@ func (m *planning) Sections(width int) [][]Section {
 	first = append(first,
 		draw.Fact("mode", cells.OrUnknown(p.Mode), draw.Plain),
 		draw.Fact("by", p.Node+", "+cells.Age(max(m.At().Sub(p.HeardAt), 0))+" ago", draw.Plain))
-	out := []Section{{"decision", first}, m.rates("observed requests/s", p.Rates, room), m.rates("forecast requests/s", p.Forecasts, room)}
+	out := []Section{{name + "decision", first}, m.rates(name+"observed requests/s", p, p.Rates, room), m.rates(name+"forecast requests/s", p, p.Forecasts, room)}
 	var orders, changes [][]draw.Span
 	for _, o := range p.Orders {
 		orders = append(orders, m.dated(o.Time, o.Text+", by "+o.Node+": "+o.Result, room)...)
 	}
 	if len(orders) > 0 {
-		out = append(out, Section{"carried out, newest first", orders})
+		out = append(out, Section{name + "carried out, newest first", orders})
 	}
 	for _, c := range p.Changes {
 		changes = append(changes, m.dated(c.Time, c.Why+": "+c.Text, room)...)
@@ -52,7 +62,7 @@ func (m *planning) Sections(width int) [][]Section {
 	if len(changes) == 0 {
 		changes = [][]draw.Span{{draw.Dim.Text("none was seen")}}
 	}
-	return [][]Section{append(out, Section{"changes, newest first", changes})}
+	return append(out, Section{name + "changes, newest first", changes})
 }
 
 // dated is a text after its time, in lines of that width.
@@ -68,7 +78,7 @@ func (m *planning) dated(t time.Time, text string, width int) (out [][]draw.Span
 }
 
 // rates draws how a rate went.
-func (m *planning) rates(name string, samples []*float64, width int) Section {
+func (m *planning) rates(name string, p *cluster.PlannerView, samples []*float64, width int) Section {
 	samples = samples[max(len(samples)-width, 0):]
 	top, some := draw.Peak(samples)
 	if !some {
@@ -78,7 +88,7 @@ func (m *planning) rates(name string, samples []*float64, width int) Section {
 	for _, l := range draw.Sparkline(samples, width, 3, top, m.Glyphs.Spark) {
 		lines = append(lines, []draw.Span{draw.Focused.Text(l)})
 	}
-	return Section{name + ", last " + PlannedSpan(m.Snap.Planner, len(samples)) + ", max " + cells.PerSecond(top), lines}
+	return Section{name + ", last " + PlannedSpan(p, len(samples)) + ", max " + cells.PerSecond(top), lines}
 }
 
 // PlannedSpan is the time that so many samples of the planner cover.

@@ -19,13 +19,35 @@ type Planning struct {
 	Old         bool   // which is remembered: nobody decides now
 }
 
-// Planning says whether somebody plans, and what.
-func (m *Moment) Planning() Planning {
-	p, g := m.Snap.Planner, m.Glyphs
+// Planner returns what is known of the planner of the first pool: the main one, unless there are only others.
+func (m *Moment) Planner() *cluster.PlannerView {
+	if p := m.Snap.Planner; p == nil || p.Node != "" || len(m.Snap.PlannerPools) == 0 || p.Mode == "off" {
+		return p
+	}
+	return &m.Snap.PlannerPools[0]
+}
+
+// OtherPlanners returns what is known of the planners of further pools.
+func (m *Moment) OtherPlanners() []cluster.PlannerView {
+	switch p := m.Planner(); {
+	case p == nil || p.Mode == "off" && p.Pool == "": // of all
+		return nil
+	case p.Pool != "":
+		return m.Snap.PlannerPools[1:]
+	}
+	return m.Snap.PlannerPools
+}
+
+// Planning says whether somebody plans the first pool, and what.
+func (m *Moment) Planning() Planning { return m.PlanningOf(m.Planner()) }
+
+// PlanningOf says whether somebody plans a pool, and what.
+func (m *Moment) PlanningOf(p *cluster.PlannerView) Planning {
+	g := m.Glyphs
 	switch {
 	case p == nil:
 		return Planning{Glyph: g.Unknown, Word: "unknown", Style: draw.Dim, Why: "nothing is known of the planner"}
-	case p.Mode == "off":
+	case p.Mode == "off" && p.Pool == "":
 		return Planning{Glyph: g.Drained, Word: "off", Style: draw.Dim, Why: "planner.mode is off, so that nothing is decided: dynctl set planner.mode=advise"}
 	}
 	out := Planning{Glyph: g.Ready, Style: draw.Good, Decided: p.Node != ""}
@@ -43,6 +65,8 @@ func (m *Moment) Planning() Planning {
 		out.Glyph, out.Word, out.Style, out.Why = g.Starting, "no decision yet", draw.Plain, "the planner of "+m.Snap.Leader+" has not been heard yet"
 	case p.Silent(m.At()):
 		out.Glyph, out.Word, out.Style, out.Old = g.Degraded, "silent "+cells.Age(m.At().Sub(p.HeardAt)), draw.Warn, true
+	case p.Mode == "off":
+		out.Glyph, out.Word, out.Style = g.Drained, "off", draw.Dim
 	case p.Proposes() && p.Mode == "act":
 		out.Glyph, out.Word = g.Draining, "changes workers"
 	case p.Proposes():
@@ -74,7 +98,7 @@ func PlansText(p *cluster.PlannerView) string {
 // NextLook says when the planner decides again; empty where nobody does, or where it has done so since: the store
 // has only what is new.
 func (m *Moment) NextLook() string {
-	p := m.Snap.Planner
+	p := m.Planner()
 	if s := m.Planning(); !s.Decided || s.Old || m.Stale {
 		return ""
 	}

@@ -29,7 +29,7 @@ func Planner(m *moment.Moment) Pane {
 }
 
 func (p *planner) changes() []cluster.PlannerChange {
-	if v := p.m.Snap.Planner; v != nil && p.m.Planning().Decided {
+	if v := p.m.Planner(); v != nil && p.m.Planning().Decided {
 		return v.Changes
 	}
 	return nil
@@ -87,7 +87,7 @@ func (p *planner) Draw(a draw.Area, focused bool) {
 
 // lines are what stands above the changes, in a room of that size.
 func (p *planner) lines(width, height int) [][]draw.Span {
-	v, state := p.m.Snap.Planner, p.m.Planning()
+	v, state := p.m.Planner(), p.m.Planning()
 	first := draw.Part{Spans: []draw.Span{state.Style.Text(state.Glyph + " " + state.Word)}}
 	why := cells.Fold(state.Why, max(width, 10))
 	if !state.Decided {
@@ -95,7 +95,10 @@ func (p *planner) lines(width, height int) [][]draw.Span {
 		for _, line := range why {
 			out = append(out, []draw.Span{draw.Plain.Text(line)})
 		}
-		return out
+		return append(out, p.others(width, height-len(out))...)
+	}
+	if v.Pool != "" {
+		first.Spans = append(first.Spans, draw.Plain.Text("  "+cluster.PoolWords(v.Pool)))
 	}
 	out := [][]draw.Span{figures(width, first,
 		draw.Part{Leave: 4, Spans: []draw.Span{draw.Strong.Text(moment.PlansText(v))}},
@@ -113,6 +116,7 @@ func (p *planner) lines(width, height int) [][]draw.Span {
 	for _, line := range why {
 		out = append(out, []draw.Span{draw.Plain.Text(line)})
 	}
+	out = append(out, p.others(width, height/2-len(out))...)
 	blank := func() {
 		if height >= 16 {
 			out = append(out, nil)
@@ -135,10 +139,33 @@ func (p *planner) lines(width, height int) [][]draw.Span {
 	return out
 }
 
+// others has a line for each further pool, as far as there is room for them.
+func (p *planner) others(width, room int) (out [][]draw.Span) {
+	all := p.m.OtherPlanners()
+	for i := range all {
+		if rest := len(all) - i; len(out)+1 >= room && rest > 1 {
+			if room > 0 {
+				out = append(out, []draw.Span{draw.Dim.Text(fmt.Sprintf("%d more pools: enter", rest))})
+			}
+			return out
+		}
+		v := &all[i]
+		state := p.m.PlanningOf(v)
+		out = append(out, figures(width,
+			draw.Part{Spans: []draw.Span{state.Style.Text(state.Glyph + " " + cluster.PoolWords(v.Pool))}},
+			draw.Part{Leave: 4, Spans: []draw.Span{draw.Strong.Text(moment.PlansText(v))}},
+			draw.Part{Leave: 3, Spans: []draw.Span{draw.Plain.Text(v.Why())}},
+			draw.Part{Leave: 2, Spans: []draw.Span{draw.Plain.Text(state.Word)}},
+			figure(1, "req/s", rate(v.Observed.Rate)),
+		))
+	}
+	return out
+}
+
 // figuresTable has the target, what was observed and what is predicted, one below the other.
 func (p *planner) figuresTable(width int) (out [][]draw.Span) {
 	const name = 14
-	v := p.m.Snap.Planner
+	v := p.m.Planner()
 	cell := cells.Clamp((width-name)/6, 7, 12)
 	row := func(title string, st draw.Style, values ...string) {
 		line := []draw.Span{draw.Dim.Text(cells.PadRight(title, name))}
@@ -178,7 +205,7 @@ func rate(f *float64) string {
 // rates draws the observed and the forecast rate against the same top.
 func (p *planner) rates(width, height int) (out [][]draw.Span) {
 	const name = 14
-	v := p.m.Snap.Planner
+	v := p.m.Planner()
 	top, some := draw.Peak(append(append([]*float64{}, v.Rates...), v.Forecasts...))
 	if !some {
 		return [][]draw.Span{{draw.Dim.Text("no rates yet")}}
@@ -219,7 +246,7 @@ func (p *planner) Help() []Term {
 }
 
 func (p *planner) Subject() detail.Subject {
-	return detail.Subject{Title: "planner", Value: p.m.Snap.Planner, NoWorker: chooseWorker, Open: detail.Planner(p.m)}
+	return detail.Subject{Title: "planner", Value: p.m.Planner(), NoWorker: chooseWorker, Open: detail.Planner(p.m)}
 }
 
 func (p *planner) Table(o plain.Options) plain.Table {
@@ -227,9 +254,12 @@ func (p *planner) Table(o plain.Options) plain.Table {
 	state := p.m.Planning()
 	t.Add("state", state.Word)
 	t.Add("why", cells.OrUnknown(state.Why))
-	v := p.m.Snap.Planner
+	v := p.m.Planner()
 	if v == nil || !state.Decided {
 		return t
+	}
+	if v.Pool != "" {
+		t.Add("pool", v.Pool)
 	}
 	t.Add("mode", cells.OrUnknown(v.Mode))
 	t.Add("decided by", v.Node)
@@ -257,5 +287,12 @@ func (p *planner) Table(o plain.Options) plain.Table {
 		t.Add(x.name+" output tokens", o.Float(x.f.OSL, cells.CompactOr))
 	}
 	t.Add("predicted miss%", cells.Percent(v.Predicted.Miss))
+	for _, v := range p.m.OtherPlanners() {
+		name := cluster.PoolWords(v.Pool)
+		t.Add(name, p.m.PlanningOf(&v).Word)
+		t.Add(name+" workers", moment.PlansText(&v))
+		t.Add(name+" reason", v.Why())
+		t.Add(name+" requests/s", o.Float(v.Observed.Rate, rate))
+	}
 	return t
 }
