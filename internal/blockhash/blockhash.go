@@ -42,6 +42,15 @@ func local(tokens []uint32, seed uint64, media []Media, first int) uint64 {
 	return xxh3.HashSeed(buf, seed)
 }
 
+// AdapterSeed returns the seed of the hashes of blocks that a LoRA adapter computes: the same
+// tokens have other KV with each adapter. Without a name it is the seed of the base model.
+func AdapterSeed(seed uint64, adapter string) uint64 {
+	if adapter == "" {
+		return seed
+	}
+	return seed + xxh3.HashString(adapter)
+}
+
 // Key identifies the embeddings of a [Media]: whatever gives other embeddings, another
 // content, another way to prepare it or another number of rows, has another key.
 type Key [16]byte

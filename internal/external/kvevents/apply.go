@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/blockhash"
 )
 
 var payloads = maphash.MakeSeed()
@@ -34,12 +36,13 @@ func (f *Follower) event(s *source, e *event) {
 	f.figures.Events++
 	switch e.tag {
 	case tagStored:
-		if !s.counts(e) {
+		seed, ok := f.seedOf(e.adapter)
+		if !ok || !s.counts(e) {
 			f.figures.Ignored += uint64(len(e.hashes))
 			return
 		}
 		f.figures.Ignored += uint64(len(e.hashes) - e.plain)
-		f.blocks.store(s.rank, e.parent, e.hashes[:e.plain], e.tokens, e.blockSize)
+		f.blocks.store(s.rank, seed, e.parent, e.hashes[:e.plain], e.tokens, e.blockSize)
 	case tagRemoved:
 		if s.counts(e) {
 			f.blocks.remove(s.rank, e.hashes)
@@ -49,6 +52,15 @@ func (f *Follower) event(s *source, e *event) {
 	default:
 		f.unknown(e.tag)
 	}
+}
+
+// seedOf returns the seed of the hashes of blocks that an adapter computed, "" for none. It is
+// false for those that no prompt finds: of the base, where an adapter is served in its place.
+func (f *Follower) seedOf(adapter string) (seed uint64, ok bool) {
+	if adapter == f.serves {
+		return f.cfg.HashSeed, true
+	}
+	return blockhash.AdapterSeed(f.cfg.HashSeed, adapter), adapter != ""
 }
 
 // unknown counts an event of an unknown type, and logs each type once.

@@ -18,8 +18,7 @@ import (
 // where the sizes meet again. A block that begins with a router block stands alone: of what
 // was before it, its hashes are enough.
 type blocks struct {
-	size  int // tokens of a router block
-	seed  uint64
+	size  int   // tokens of a router block
 	limit int64 // of bytes
 	out   output
 
@@ -38,7 +37,7 @@ type held struct {
 
 // ignored counts blocks that are not in the index.
 type ignored struct {
-	orphans uint64 // their parent is unknown, or ignored itself
+	orphans uint64 // their parent is unknown, ignored itself, or of another adapter
 	crowded uint64 // too many others depend on the same blocks
 	dropped uint64 // forgotten for want of memory
 }
@@ -52,6 +51,7 @@ func newRank() *rank { return &rank{nodes: map[uint64]*node{}} }
 type node struct {
 	hash uint64 // the server's
 	rank *rank
+	seed uint64 // of the hashes of ends
 	// The tree: parent is nil for a root, which counts the nodes below it.
 	root, parent, child, before, after *node
 	below                              int
@@ -74,12 +74,12 @@ const maxBelow = 1 << 16
 
 // What a node and a router block take, with their places in maps.
 const (
-	nodeBytes = 288
+	nodeBytes = 296
 	endBytes  = 64
 )
 
-func newBlocks(size int, seed uint64, limit int64, sink Sink) *blocks {
-	return &blocks{size: size, seed: seed, limit: limit, out: output{sink: sink}, held: map[uint64]held{}}
+func newBlocks(size int, limit int64, sink Sink) *blocks {
+	return &blocks{size: size, limit: limit, out: output{sink: sink}, held: map[uint64]held{}}
 }
 
 func (n *node) end() int { return n.start + n.n }
@@ -94,12 +94,13 @@ func (n *node) last() uint64 {
 
 func (n *node) bytes() int64 { return nodeBytes + 4*int64(cap(n.tail)) + endBytes*int64(len(n.ends)) }
 
-// store adds blocks of a rank, of n tokens each, behind a parent.
-func (b *blocks) store(r *rank, parent *uint64, hashes []uint64, tokens []uint32, n int) {
+// store adds blocks of a rank, of n tokens each, behind a parent. Their hashes for the router
+// have a seed, which is another one for each adapter.
+func (b *blocks) store(r *rank, seed uint64, parent *uint64, hashes []uint64, tokens []uint32, n int) {
 	var p *node
 	if parent != nil {
 		// Servers that have no parent may say 0.
-		if p = r.nodes[*parent]; p == nil && *parent != 0 {
+		if p = r.nodes[*parent]; p == nil && *parent != 0 || p != nil && p.seed != seed {
 			b.ignored.orphans += uint64(len(hashes))
 			return
 		}
@@ -109,8 +110,12 @@ func (b *blocks) store(r *rank, parent *uint64, hashes []uint64, tokens []uint32
 	}
 	for i, hash := range hashes {
 		at := r.nodes[hash]
+		if at != nil && at.seed != seed {
+			b.ignored.orphans += uint64(len(hashes) - i)
+			return
+		}
 		if at == nil {
-			if at = b.add(r, p, hash, tokens[i*n:(i+1)*n]); at == nil {
+			if at = b.add(r, seed, p, hash, tokens[i*n:(i+1)*n]); at == nil {
 				b.ignored.crowded++
 				b.ignored.orphans += uint64(len(hashes) - i - 1)
 				return
@@ -133,8 +138,8 @@ func (b *blocks) store(r *rank, parent *uint64, hashes []uint64, tokens []uint32
 }
 
 // add makes a node that is not held yet; nil if there is no room for it.
-func (b *blocks) add(r *rank, p *node, hash uint64, tokens []uint32) *node {
-	n := &node{hash: hash, rank: r, n: len(tokens)}
+func (b *blocks) add(r *rank, seed uint64, p *node, hash uint64, tokens []uint32) *node {
+	n := &node{hash: hash, rank: r, seed: seed, n: len(tokens)}
 	if p != nil {
 		n.start, n.prev = p.end(), p.last()
 	}
@@ -187,10 +192,10 @@ func (b *blocks) end(n *node, tokens []uint32) {
 	n.ends = make([]cluster.KVStoredBlock, count)
 	prev := n.prev
 	for i := range n.ends {
-		local := blockhash.Local(tokens[i*b.size:(i+1)*b.size], b.seed)
+		local := blockhash.Local(tokens[i*b.size:(i+1)*b.size], n.seed)
 		seq := local
 		if first+i > 0 {
-			seq = blockhash.Next(prev, local, b.seed)
+			seq = blockhash.Next(prev, local, n.seed)
 		}
 		n.ends[i] = cluster.KVStoredBlock{BlockHash: seq, TokensHash: local}
 		prev = seq

@@ -20,6 +20,9 @@ type index struct {
 	t      testing.TB
 	blocks map[uint64]cluster.KVStoredBlock
 	calls  int
+	// adapters are those whose blocks come, beside those of the base; with anyAdapter, any.
+	adapters   []string
+	anyAdapter bool
 }
 
 func newIndex(t testing.TB) *index { return &index{t: t, blocks: map[uint64]cluster.KVStoredBlock{}} }
@@ -30,20 +33,28 @@ func (x *index) Stored(parent *uint64, start int, blocks []cluster.KVStoredBlock
 		x.t.Errorf("%d blocks are stored at %d behind %v", len(blocks), start, parent)
 	}
 	for i, b := range blocks {
-		want := b.TokensHash
+		prev := parent
 		if i > 0 {
-			want = blockhash.Next(blocks[i-1].BlockHash, b.TokensHash, seed)
-		} else if parent != nil {
-			want = blockhash.Next(*parent, b.TokensHash, seed)
+			prev = &blocks[i-1].BlockHash
 		}
-		if b.BlockHash != want {
-			x.t.Errorf("block %d is %x, but %x behind its parent", start+i, b.BlockHash, want)
+		if !x.follows(prev, b) {
+			x.t.Errorf("block %d is %x, which is not the one behind its parent", start+i, b.BlockHash)
 		}
 		if _, ok := x.blocks[b.BlockHash]; ok {
 			x.t.Errorf("block %x is stored twice", b.BlockHash)
 		}
 		x.blocks[b.BlockHash] = b
 	}
+}
+
+// follows reports whether the hash of a block is that behind prev.
+func (x *index) follows(prev *uint64, b cluster.KVStoredBlock) bool {
+	if prev == nil {
+		return b.BlockHash == b.TokensHash
+	}
+	return x.anyAdapter || slices.ContainsFunc(append([]string{""}, x.adapters...), func(adapter string) bool {
+		return b.BlockHash == blockhash.Next(*prev, b.TokensHash, blockhash.AdapterSeed(seed, adapter))
+	})
 }
 
 func (x *index) Removed(hashes []uint64, reason string) {
@@ -193,7 +204,7 @@ func TestBlocksAsModel(t *testing.T) {
 func asModel(t *testing.T, server, router int, random uint64) {
 	r := rand.New(rand.NewPCG(random, uint64(server)))
 	sink := newIndex(t)
-	b := newBlocks(router, seed, 1<<30, sink)
+	b := newBlocks(router, 1<<30, sink)
 	ranks := []*rank{newRank(), newRank()}
 	m := &model{size: router, ranks: []map[uint64]*stored{{}, {}}}
 	per := max(1, router/server) // blocks of a router block
@@ -227,7 +238,7 @@ func asModel(t *testing.T, server, router int, random uint64) {
 				}
 				known[h].copies++
 			}
-			b.store(ranks[at], parent, hashes, s.tokens[first:], server)
+			b.store(ranks[at], seed, parent, hashes, s.tokens[first:], server)
 		case 0, 1, 2:
 			var gone []uint64
 			for _, h := range slices.Sorted(maps.Keys(known)) {
@@ -282,7 +293,7 @@ func prompt(b *blocks, r *rank, first uint32, n, size int) (hashes []uint64) {
 		parent = engineHash(parent, one)
 		hashes, tokens = append(hashes, parent), append(tokens, one...)
 	}
-	b.store(r, nil, hashes, tokens, size)
+	b.store(r, seed, nil, hashes, tokens, size)
 	b.out.flush(reasonRemoved)
 	return hashes
 }
@@ -291,7 +302,7 @@ func prompt(b *blocks, r *rank, first uint32, n, size int) (hashes []uint64) {
 func TestBlocksAreBounded(t *testing.T) {
 	for _, size := range []int{1, 16, 64, 128, 24} {
 		sink := newIndex(t)
-		b := newBlocks(64, seed, 200*nodeBytes, sink)
+		b := newBlocks(64, 200*nodeBytes, sink)
 		r := newRank()
 		var last []uint64
 		for i := range 50 {
@@ -311,11 +322,11 @@ func TestBlocksAreBounded(t *testing.T) {
 
 // A server that hangs everything on one block makes no change long.
 func TestBlocksAreNotCrowded(t *testing.T) {
-	b := newBlocks(64, seed, 1<<30, newIndex(t))
+	b := newBlocks(64, 1<<30, newIndex(t))
 	r := newRank()
 	root := prompt(b, r, 1, 1, 16)[0]
 	for i := range uint32(maxBelow + 10) {
-		b.store(r, &root, []uint64{1<<32 + uint64(i)}, slices.Repeat([]uint32{i}, 16), 16)
+		b.store(r, seed, &root, []uint64{1<<32 + uint64(i)}, slices.Repeat([]uint32{i}, 16), 16)
 	}
 	if len(r.nodes) != maxBelow+1 || b.ignored.crowded != 10 {
 		t.Errorf("%d blocks, %d ignored", len(r.nodes), b.ignored.crowded)
@@ -325,7 +336,7 @@ func TestBlocksAreNotCrowded(t *testing.T) {
 // A block in memory that does not count is remembered until it comes back, or is removed.
 func TestBlocksMove(t *testing.T) {
 	sink := newIndex(t)
-	b := newBlocks(32, seed, 1<<30, sink)
+	b := newBlocks(32, 1<<30, sink)
 	r := newRank()
 	h := prompt(b, r, 1, 2, 16)
 	for i, tc := range []struct {
@@ -357,21 +368,43 @@ func TestBlocksMove(t *testing.T) {
 // Children of unknown blocks are counted; 0 means no parent for servers that have no other way.
 func TestBlocksWithoutParent(t *testing.T) {
 	sink := newIndex(t)
-	b := newBlocks(16, seed, 1<<30, sink)
+	b := newBlocks(16, 1<<30, sink)
 	r := newRank()
 	unknown, zero := uint64(7), uint64(0)
-	b.store(r, &unknown, []uint64{1, 2}, make([]uint32, 32), 16)
-	b.store(r, &zero, []uint64{3}, make([]uint32, 16), 16)
+	b.store(r, seed, &unknown, []uint64{1, 2}, make([]uint32, 32), 16)
+	b.store(r, seed, &zero, []uint64{3}, make([]uint32, 16), 16)
 	b.out.flush(reasonRemoved)
 	if b.ignored.orphans != 2 || len(sink.blocks) != 1 {
 		t.Errorf("%d orphans, %d blocks", b.ignored.orphans, len(sink.blocks))
 	}
 }
 
+// An adapter's blocks have hashes of their own, and are no children of another one's.
+func TestBlocksOfAdapters(t *testing.T) {
+	sink := newIndex(t)
+	b := newBlocks(16, 1<<30, sink)
+	r, tokens, root := newRank(), make([]uint32, 16), uint64(1)
+	other := blockhash.AdapterSeed(seed, "tuned")
+	b.store(r, seed, nil, []uint64{1}, tokens, 16)
+	b.store(r, other, nil, []uint64{2}, tokens, 16)
+	b.store(r, other, &root, []uint64{3}, tokens, 16) // its parent is the base's
+	b.store(r, other, nil, []uint64{1}, tokens, 16)   // nobody has two with one hash
+	b.out.flush(reasonRemoved)
+	b.check(t, r)
+	for _, want := range []uint64{blockhash.Local(tokens, seed), blockhash.Local(tokens, other)} {
+		if _, ok := sink.blocks[want]; !ok {
+			t.Errorf("no block %x among %v", want, sink.blocks)
+		}
+	}
+	if len(sink.blocks) != 2 || b.ignored.orphans != 2 {
+		t.Errorf("%d blocks, %d orphans", len(sink.blocks), b.ignored.orphans)
+	}
+}
+
 // A prompt of many blocks is one call, or a few.
 func TestRunsAreJoined(t *testing.T) {
 	sink := newIndex(t)
-	b := newBlocks(16, seed, 1<<30, sink)
+	b := newBlocks(16, 1<<30, sink)
 	r := newRank()
 	hashes := prompt(b, r, 1, 2*maxStored+1, 16)
 	if sink.calls != 3 {

@@ -27,9 +27,17 @@ type event struct {
 	parent    *uint64
 	tokens    []uint32
 	blockSize int
-	// plain counts the blocks before the first one that prompts of the same tokens do not
-	// find: it has a LoRA adapter, a salt, or something else in place of tokens.
-	plain  int
+	// adapter is the LoRA adapter that computed them; numbered is set if the event has its
+	// number, which says nothing without the name.
+	adapter  string
+	numbered bool
+	// plain counts the blocks before the first one that prompts of the same tokens and adapter
+	// do not find: it has a salt, or something else in place of tokens.
+	plain int
+	// key is the only further key of the block at keyAt, and of those behind it up to plain, if
+	// it is a text: the name of the adapter, or a salt.
+	key    string
+	keyAt  int
 	medium string
 	remote bool // another server has it
 	group  int  // of layers; -1 if the event does not say it
@@ -134,6 +142,12 @@ func (e *event) check() error {
 	}
 	if len(e.tokens) != len(e.hashes)*e.blockSize {
 		return fmt.Errorf("%d tokens for %d blocks of %d", len(e.tokens), len(e.hashes), e.blockSize)
+	}
+	if e.numbered && e.adapter == "" {
+		e.plain = 0
+	}
+	if e.key != e.adapter && e.key != "" {
+		e.plain = min(e.plain, e.keyAt)
 	}
 	e.plain = min(e.plain, len(e.hashes))
 	return nil

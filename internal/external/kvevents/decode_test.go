@@ -60,13 +60,18 @@ func TestDecode(t *testing.T) {
 		"shortest":          {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2}, plain},
 		"parent":            {[]any{"BlockStored", []uint64{1, 2}, 9, []int{1, 2, 3, 4}, 2, nil}, with(func(e *event) { e.parent = &parent })},
 		"medium":            {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, "CPU"}, with(func(e *event) { e.medium = "CPU" })},
-		"adapter":           {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, 1, "GPU"}, with(func(e *event) { e.medium, e.plain = "GPU", 0 })},
-		"adapter by name":   {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, "GPU", "sql"}, with(func(e *event) { e.medium, e.plain = "GPU", 0 })},
+		"adapter":           {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, 1, "GPU"}, with(func(e *event) { e.medium, e.numbered, e.plain = "GPU", true, 0 })},
+		"adapter by name":   {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, 1, "GPU", "sql"}, with(func(e *event) { e.medium, e.numbered, e.adapter = "GPU", true, "sql" })},
+		"odd adapter":       {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, "GPU", "s\nql"}, with(func(e *event) { e.medium, e.plain = "GPU", 0 })},
+		"adapter's key":     {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, "sql", []any{[]any{"sql"}, []any{"sql"}}}, with(func(e *event) { e.adapter, e.key = "sql", "sql" })},
+		"adapter, salted":   {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, "sql", []any{[]any{"sql", "salt"}, []any{"sql"}}}, with(func(e *event) { e.adapter, e.key, e.keyAt, e.plain = "sql", "sql", 1, 0 })},
+		"adapter, image":    {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, "sql", []any{[]any{"sql"}, []any{"sql", []any{"image", 3}}}}, with(func(e *event) { e.adapter, e.key, e.plain = "sql", "sql", 1 })},
+		"another's key":     {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, "sql", []any{[]any{"sql"}, []any{"xml"}}}, with(func(e *event) { e.adapter, e.key, e.plain = "sql", "sql", 1 })},
 		"no adapter":        {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, 0, "GPU", ""}, with(func(e *event) { e.medium = "GPU" })},
 		"SGLang, salted":    {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, "GPU", map[string]any{"x": []int{1}, "cache_salt": "s"}}, with(func(e *event) { e.medium, e.plain = "GPU", 0 })},
 		"SGLang, metadata":  {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, map[string]any{"x": "y", "cache_salt": nil}}, plain},
 		"keys of a block":   {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, nil, []any{nil, []any{"image", 3}}}, with(func(e *event) { e.plain = 1 })},
-		"keys of the first": {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, nil, []any{[]any{"salt"}, []any{"x"}}}, with(func(e *event) { e.plain = 0 })},
+		"keys of the first": {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, nil, []any{[]any{"salt"}, []any{"x"}}}, with(func(e *event) { e.key, e.plain = "salt", 0 })},
 		"no keys":           {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, nil, []any{nil, []any{}}}, plain},
 		"one key for all":   {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, nil, "salt"}, with(func(e *event) { e.plain = 0 })},
 		"group":             {[]any{"BlockStored", []uint64{1, 2}, nil, []int{1, 2, 3, 4}, 2, nil, nil, nil, nil, 1, "sliding_window", 1024}, with(func(e *event) { e.group, e.spec = 1, "sliding_window" })},
@@ -197,7 +202,9 @@ func TestWhatCounts(t *testing.T) {
 		{stored(5, nil, nil, nil, nil, 3), 2, 5}, // twice
 		{[]any{"BlockRemoved", []int{5}, nil, 3}, 2, 5},
 		{[]any{"BlockRemoved", []int{5, 4}, nil, 3}, 0, 5},
-		{stored(8, 1, "GPU", "adapter", nil, 3), 0, 6},
+		{stored(8, 1, "GPU", "adapter", nil, 3), 1, 5},
+		{stored(8, nil, "GPU", nil, nil, 3), 1, 5}, // one hash for both: the first one counts
+		{[]any{"BlockRemoved", []int{8}, nil, 3}, 0, 5},
 	} {
 		f.take(s, uint64(i), encode(t, step.event))
 		if n := f.Figures(); n.Blocks != step.blocks || n.Ignored != step.ignored || n.Undecodable != 0 {
@@ -211,6 +218,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, named([]any{"BlockStored", []any{[]byte("12345678901"), -1}, "x", []int{1, 2}, 1, 3, "GPU", map[string]any{"cache_salt": "x"}, []any{nil, 1}, 1, "full_attention", 2})))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		sink := newIndex(t)
+		sink.anyAdapter = true
 		fo, err := New(Config{Drain: drained(nil).take, BlockSize: 4, HashSeed: seed, Sink: sink, MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

@@ -240,7 +240,7 @@ func (q *queue) stored(s *source, data *queuedData) {
 		}
 		hash := uint64(b.Hash)
 		if n := s.rank.nodes[hash]; n == nil || n.refs == 0 { // there is one block with a hash
-			q.blocks.store(s.rank, parent, []uint64{hash}, tokens, len(tokens))
+			q.blocks.store(s.rank, q.cfg.HashSeed, parent, []uint64{hash}, tokens, len(tokens))
 		}
 		q.blocks.move(s.rank, hash, b.Level == 0)
 		parent = &hash

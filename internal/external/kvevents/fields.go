@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"math"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // field reads the value of a field.
@@ -54,15 +56,30 @@ func (d *decoder) attribute(e *event, name string, v value) error {
 		e.remote = strings.EqualFold(string(v.b), "REMOTE")
 	case "extra_keys", "block_mm_infos":
 		return d.keys(e, v)
-	case "lora_id", "lora_name", "cache_salt":
+	case "lora_id":
+		e.numbered = something(v)
+	case "lora_name":
 		if v.kind == isMap { // of SGLang, where vLLM has the name of the adapter
 			return d.metadata(e, v.n)
 		}
+		e.named(v)
+	case "cache_salt":
 		if something(v) {
 			e.plain = 0
 		}
 	}
 	return d.skip(v, 0)
+}
+
+// named notes the name of the adapter.
+func (e *event) named(v value) {
+	switch {
+	case !something(v):
+	case v.kind == isText && cluster.ValidAdapter(string(v.b)):
+		e.adapter = string(v.b)
+	default:
+		e.plain = 0
+	}
 }
 
 // keys reads what further identifies the blocks, a value for each.
@@ -78,10 +95,22 @@ func (d *decoder) keys(e *event, v value) error {
 		if err != nil {
 			return err
 		}
-		if something(k) {
+		depth := 1
+		if k.kind == isArray && k.n == 1 {
+			if k, err = d.next(); err != nil {
+				return err
+			}
+			if k.kind == isText && len(k.b) > 0 && (e.key == "" || e.key == string(k.b)) {
+				if e.key == "" {
+					e.key, e.keyAt = string(k.b), int(min(i, math.MaxInt32))
+				}
+				continue
+			}
+			depth, e.plain = 2, int(min(i, uint64(e.plain)))
+		} else if something(k) {
 			e.plain = int(min(i, uint64(e.plain)))
 		}
-		if err := d.skip(k, 1); err != nil {
+		if err := d.skip(k, depth); err != nil {
 			return err
 		}
 	}

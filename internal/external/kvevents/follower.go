@@ -30,7 +30,8 @@ type Config struct {
 	// answer to POST /kv_cache_events, which is closed after use.
 	Drain func(ctx context.Context) (io.ReadCloser, error)
 
-	// BlockSize is the number of tokens of a router block, HashSeed the seed of its hashes.
+	// BlockSize is the number of tokens of a router block, HashSeed the seed of its hashes; those
+	// of blocks that an adapter computed have [blockhash.AdapterSeed].
 	BlockSize int
 	HashSeed  uint64
 	// MaxBytes bounds what is remembered of the server's blocks; 0 means DefaultMaxBytes.
@@ -53,6 +54,7 @@ const (
 // Follower follows the KV events of one server.
 type Follower struct {
 	cfg       Config
+	serves    string // the adapter that is served in place of the base; usually none
 	times     times
 	addrs     []string // of publishers, by rank; empty if it listens
 	replays   []string // by rank; empty if there are none
@@ -96,8 +98,8 @@ type Figures struct {
 	Gaps, Replays, Restarts, Forgotten uint64
 	// Unknown counts events of unknown types, Undecodable messages that make no sense.
 	Unknown, Undecodable uint64
-	// Ignored counts blocks that plain prompts do not find: with a LoRA adapter, a salt or an
-	// image, of layers without full attention, or in other memory than that of the device.
+	// Ignored counts blocks that no prompt finds: with a salt, an image or the mere number of an
+	// adapter, of layers without full attention, or in other memory than that of the device.
 	// Orphans counts those whose parent is unknown, or ignored.
 	Ignored, Orphans uint64
 	// Crowded and Dropped count blocks that were left out to bound work and memory.
@@ -136,7 +138,7 @@ func New(cfg Config) (*Follower, error) {
 		return nil, errors.New("KV events: neither an endpoint nor a queue to drain, or both")
 	}
 	f := &Follower{
-		cfg: cfg, times: defaultTimes, blocks: newBlocks(cfg.BlockSize, cfg.HashSeed, cfg.MaxBytes, cfg.Sink),
+		cfg: cfg, times: defaultTimes, blocks: newBlocks(cfg.BlockSize, cfg.MaxBytes, cfg.Sink),
 		sources: map[*source]bool{}, logged: map[string]time.Time{}, tags: map[string]bool{},
 	}
 	if cfg.Endpoint == "" {
@@ -171,6 +173,10 @@ func New(cfg Config) (*Follower, error) {
 	}
 	return f, nil
 }
+
+// Serves says that a LoRA adapter of the server is served in place of its base: its blocks are
+// found by plain prompts, and those of the base by none. It must be called before Run.
+func (f *Follower) Serves(adapter string) { f.serves = adapter }
 
 // endpoints returns the addresses of all ranks; a host of * becomes an empty one.
 func endpoints(endpoint string, ranks int) ([]string, error) {

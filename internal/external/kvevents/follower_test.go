@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/external/kvevents/zmtp"
 	"github.com/dynctl/dynctl/internal/patience"
 )
@@ -396,5 +398,19 @@ func TestConfigs(t *testing.T) {
 	cfg.Endpoint = "tcp://*:" + port
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "listen for the server") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Where an adapter is served in place of its base, its blocks are those that plain prompts find.
+func TestAdapterInPlaceOfItsBase(t *testing.T) {
+	d := newDouble(t, false)
+	f := start(t, config(t, d), func(f *Follower) { f.Serves("tuned") })
+	base, tuned := block(1, 0, 1), append(block(2, 0, 1), "tuned")
+	d.publish(base, tuned)
+	holds(t, f, 1, func(n Figures) bool { return n.Ignored == 1 })
+	got, err := f.Resident(t.Context(), func() {})
+	want := blockhash.Local(slices.Repeat([]uint32{1}, 16), seed)
+	if err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("resident %x, want %x, %v", got, want, err)
 	}
 }

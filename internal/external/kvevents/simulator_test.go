@@ -44,20 +44,25 @@ func TestSimulator(t *testing.T) {
 	for name, encoding := range map[string][]string{"arrays": nil, "maps": {"--use-vllm-map-event-format"}} {
 		for _, size := range []int{16, 64} {
 			t.Run(name, func(t *testing.T) {
-				cfg := config(t, nil)
+				cfg, sink := config(t, nil), newIndex(t)
+				cfg.Sink, sink.adapters = sink, []string{"tuned"}
 				cfg.Endpoint, cfg.Topic, cfg.BlockSize = "tcp://*:0", "kv@", size
 				f := start(t, cfg, nil)
 				_, port, _ := strings.Cut(f.Addrs()[0].String(), "]:")
 				s := inferencesimtest.Start(t, append(encoding, "--enable-kvcache", "--block-size", "16", "--kv-cache-size", "64",
-					"--event-batch-size", "1", "--zmq-endpoint", "tcp://127.0.0.1:"+port)...)
+					"--lora-modules", `{"name":"tuned"}`, "--event-batch-size", "1", "--zmq-endpoint", "tcp://127.0.0.1:"+port)...)
 				holds(t, f, 0, func(n Figures) bool { return n.Publishers == 1 })
+				model := inferencesimtest.Model
 				ask := func(prompt string) (hashes []uint64) {
 					var tokenized struct {
 						Tokens []uint32 `json:"tokens"`
 					}
 					post(t, s.URL+"/tokenize", map[string]any{"model": inferencesimtest.Model, "prompt": prompt}, &tokenized)
-					post(t, s.URL+"/v1/completions", map[string]any{"model": inferencesimtest.Model, "prompt": prompt, "max_tokens": 1}, &struct{}{})
+					post(t, s.URL+"/v1/completions", map[string]any{"model": model, "prompt": prompt, "max_tokens": 1}, &struct{}{})
 					c := blockhash.Chain{BlockSize: size, Seed: seed}
+					if model != inferencesimtest.Model {
+						c.Seed = blockhash.AdapterSeed(seed, model)
+					}
 					c.Extend(tokenized.Tokens)
 					return c.Seq
 				}
@@ -70,6 +75,13 @@ func TestSimulator(t *testing.T) {
 				if err != nil || len(first) < 2 || !slices.Equal(got, second) || !slices.Equal(second[:len(first)], first) {
 					t.Fatalf("resident are %x, want %x, which begins with %x, %v", got, second, first, err)
 				}
+				model = "tuned" // the same prompt, and other blocks
+				tuned := ask(prompt)
+				holds(t, f, len(second)+len(tuned), nil)
+				if got, err = f.Resident(t.Context(), func() {}); err != nil || !slices.Contains(got, tuned[0]) || !slices.Contains(got, first[0]) {
+					t.Errorf("resident are %x, want %x and %x, %v", got, tuned, first, err)
+				}
+				model = inferencesimtest.Model
 				for i := range 8 { // 64 blocks of 16 tokens are all that fits
 					ask(strings.Repeat(string(rune('a'+i))+" b c d ", 60))
 				}
