@@ -108,6 +108,9 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		}
 	}
 	if events != nil {
+		if sc.Facts.Parents[sc.Model] != "" {
+			events.Serves(sc.Model)
+		}
 		sc.Events = events
 	}
 	loaded.Server = sc

@@ -38,6 +38,8 @@ func TestAttachServer(t *testing.T) {
 	clitest.Has(t, "scaled", w.ok("scale", "--decode", "3").stdout, "lab has 3 decode workers, 2 attached servers after ")
 	clitest.Has(t, "ps", w.ok("ps").stdout, "worker-3\tprefill\tvllm gpu-3:8001\tready", "worker-4\tdecode\topenai gpu-4:8001\tready", "worker-5\tdecode\t")
 	clitest.Has(t, "ps -o json", w.ok("ps", "-o", "json").stdout, `"engine": "vllm"`, `"server_url": "http://gpu-3:8001"`)
+	clitest.Has(t, "adapters", w.ok("ps", "-o", "wide").stdout, "\tbig + sql, tuned\t", "\t"+cluster.BuiltinModelName+"\t")
+	clitest.Has(t, "adapters", w.ok("explain", "worker", "worker-3").stdout, "adapters", "sql, tuned")
 	clitest.Has(t, "topology", w.ok("get", "topology", "-o", "yaml").stdout, "attached:\n", "- url: http://gpu-3:8001\n", "kv_events: tcp://gpu-3:5557\n")
 	clitest.Has(t, "completion", w.ok("__complete", "detach", "").stdout, "http://gpu-3:8001\tprefill big\n")
 	for args, want := range map[string]string{

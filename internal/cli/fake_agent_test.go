@@ -508,6 +508,9 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 	}
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		st.State, st.Progress, st.TensorParallel = cluster.StateReady, 1, max(as.Engine.TensorParallel, 1)
+		if as.Engine.Backend == cluster.BackendVLLM {
+			st.ServerStatus = &cluster.ServerStatus{Backend: as.Engine.Backend, URL: as.Engine.Server.URL, Adapters: []string{"sql", "tuned"}}
+		}
 		st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences, MaxSeqs: 8, BlockSize: 64, KVTotal: 4096, MaxBatchTokens: w.a.cfg.MaxBatchTokens, KVActive: 17 * w.a.cfg.Sequences}
 		if !as.Role.HoldsKV() {
 			st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences}

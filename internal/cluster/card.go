@@ -27,6 +27,9 @@ type ModelCard struct {
 	Runtime       RuntimeConfig `json:"runtime_config"`
 	// Images is nil for a model that takes nothing but text.
 	Images *ImageCard `json:"images,omitempty"`
+	// Adapters are the LoRA adapters of the model that this worker's server has now, sorted:
+	// each is served as a model of its own. See [MaxAdapters].
+	Adapters []string `json:"lora_adapters,omitempty"`
 }
 
 // ImageCard says how images stand in prompts of a model.

@@ -10,6 +10,10 @@ type ServerStatus struct {
 	Started bool `json:"started,omitempty"`
 	// Model is the name by which the server knows the model.
 	Model string `json:"model"`
+	// Adapters are its LoRA adapters that are offered, sorted. OddAdapters counts those that are
+	// not: beyond [MaxAdapters], or with a name for which [ValidAdapter] is false.
+	Adapters    []string `json:"lora_adapters,omitempty"`
+	OddAdapters int      `json:"odd_lora_adapters,omitempty"`
 	// Connector is how it exchanges KV, "none" if it does not. Pair is equal for servers that
 	// can exchange KV. Host is where others are told to reach it; empty: where the server says.
 	Connector string `json:"connector"`

@@ -142,7 +142,7 @@ func (c *Cluster) WaitServed(decode int) {
 
 func (c *Cluster) served(decode int) bool {
 	var models struct {
-		Data []struct{ ID string } `json:"data"`
+		Data []struct{ ID, Parent string } `json:"data"`
 	}
 	var health struct {
 		Instances []cluster.Instance `json:"instances"`
@@ -150,7 +150,12 @@ func (c *Cluster) served(decode int) bool {
 	if c.getJSON("/v1/models", &models) != nil || c.getJSON("/health", &health) != nil {
 		return false
 	}
-	return len(models.Data) == 1 && models.Data[0].ID == c.Model && len(health.Instances) == decode
+	for _, m := range models.Data {
+		if m.ID != c.Model && m.Parent != c.Model {
+			return false
+		}
+	}
+	return len(models.Data) > 0 && len(health.Instances) == decode
 }
 
 func (c *Cluster) getJSON(path string, v any) error {

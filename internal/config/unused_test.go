@@ -36,7 +36,7 @@ func TestUnusedVariables(t *testing.T) {
 		{"DYN_COMPONENT=backend", "DYN_COMPONENT is not used: workers are registered by the names of their roles"},
 		{"DYN_RUNTIME_NUM_WORKER_THREADS=4", "DYN_RUNTIME_NUM_WORKER_THREADS is not used: cpu.cores and GOMAXPROCS say how many threads compute"},
 		{"DYN_TCP_POOL_SIZE=4", "DYN_TCP_POOL_SIZE is not used: connections of the request plane and their buffers have fixed limits"},
-		{"DYN_LORA_ENABLED=true", "DYN_LORA_ENABLED is not used: adapters (LoRA) are not supported"},
+		{"DYN_LORA_ENABLED=true", "DYN_LORA_ENABLED is not used: the built-in engine has no adapters (LoRA), and servers of other engines tell theirs"},
 		{"DYN_ROUTER_TEMPERATURE=", ""},
 		{"DYN_ROUTER_MODE=kv", ""},
 		{"DYN_ROUTER_TTL_SECS=60", ""},

@@ -359,7 +359,7 @@ func TestCheckWarns(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "dynamod: warning: DYN_KEY_VALUE_STORE=mem is not supported: discovery.backend says where workers are found\n" +
-		"dynamod: warning: DYN_LORA_ENABLED is not used: adapters (LoRA) are not supported\n"
+		"dynamod: warning: DYN_LORA_ENABLED is not used: the built-in engine has no adapters (LoRA), and servers of other engines tell theirs\n"
 	if stderr.String() != want || !strings.HasPrefix(stdout.String(), "configuration is valid") {
 		t.Errorf("got %q and %q", stdout.String(), stderr.String())
 	}

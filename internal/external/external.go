@@ -75,6 +75,9 @@ type Facts struct {
 	// LoRA adapters.
 	Models  []string
 	Parents map[string]string
+	// Adapters are the LoRA adapters of the model that requests may name, sorted; nil if the
+	// engine takes no names of adapters here. They may change while the server runs.
+	Adapters []string
 	// MaxModelLen limits prompt and answer, in tokens.
 	MaxModelLen int
 	BlockSize   int // tokens of a KV block
@@ -120,7 +123,7 @@ type Load struct {
 type Request struct {
 	// PreprocessedRequest has the prompt as TokenIDs, or as the client's Body.
 	*protocol.PreprocessedRequest
-	// Model is the name by which the server knows the model.
+	// Model is the name by which the server knows the model, or one of its adapters.
 	Model string
 	// Handoff is what Prefill of another server returned; Meeting is the place of both legs.
 	// At most one is set.

@@ -33,7 +33,7 @@ type admission struct {
 	begin  time.Time // from which the due of requests counts
 
 	mu    sync.Mutex
-	gates map[string]*fairqueue.Gate // by model
+	gates map[string]*fairqueue.Gate // by model; its adapters share one with it
 }
 
 func newAdmission() *admission {
@@ -46,18 +46,18 @@ func (a *admission) reserve(m *servedModel, tenant string, n int, tokens int64, 
 	if seqs <= 0 {
 		seqs = unknownSeqs
 	}
-	capacity := aheadOfWorkers * seqs * max(len(m.workers), 1)
+	capacity, name := aheadOfWorkers*seqs*max(m.seats, 1), m.declared()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	g := a.gates[m.name]
+	g := a.gates[name]
 	if g == nil {
-		for name, other := range a.gates { // of models that are gone
+		for gone, other := range a.gates { // of models that are gone
 			if used, waiting := other.Counts(); used+waiting == 0 {
-				delete(a.gates, name)
+				delete(a.gates, gone)
 			}
 		}
 		g = fairqueue.NewGate(capacity, a.limits)
-		a.gates[m.name] = g
+		a.gates[name] = g
 	}
 	g.SetCapacity(capacity)
 	return g.Reserve(tenant, n, tokens, due)

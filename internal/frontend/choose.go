@@ -76,7 +76,7 @@ func (g *generation) patience() time.Duration {
 	switch {
 	case g.f.awaited(g.m):
 		return g.f.limits.card
-	case g.f.registry.declares(g.m.name):
+	case g.f.registry.declares(g.m.declared()):
 		return g.f.limits.successor
 	}
 	return 0

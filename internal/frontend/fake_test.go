@@ -26,6 +26,7 @@ type fake struct {
 	drt    *runtime.DistributedRuntime
 	server requestplane.Server
 	card   cluster.ModelCard
+	carded *runtime.Owned
 	files  map[string][]byte
 	served *runtime.Served
 	wait   <-chan struct{} // nil, or closed when files may be sent
@@ -63,7 +64,7 @@ func (w *world) fake(name string, gen generator, changes ...func(*fake)) *fake {
 	key := func(id cluster.InstanceID) string {
 		return cluster.CardKey(cluster.DefaultNamespace, component, cluster.EndpointGenerate, id)
 	}
-	if _, err := fk.drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return body }); err != nil {
+	if fk.carded, err = fk.drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return body }); err != nil {
 		w.t.Fatal(err)
 	}
 	if fk.served, err = fk.drt.Serve(ctx, component, cluster.EndpointGenerate, fk.handler(gen)); err != nil {
@@ -138,6 +139,19 @@ func (fk *fake) got() []protocol.PreprocessedRequest {
 	fk.mu.Lock()
 	defer fk.mu.Unlock()
 	return append([]protocol.PreprocessedRequest(nil), fk.requests...)
+}
+
+// adapts publishes the card again, with other adapters.
+func (fk *fake) adapts(t testing.TB, adapters ...string) {
+	t.Helper()
+	fk.card.Adapters = adapters
+	body, err := json.Marshal(fk.card)
+	if err == nil {
+		err = fk.carded.Update(t.Context(), func(cluster.InstanceID) []byte { return body })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // crash ends the worker's connections at once, as kill -9 does; discovery goes on

@@ -125,7 +125,7 @@ func (j *job) prepareForward(q *forward, m *servedModel) (answerer, error) {
 	}
 	c := &choice{raw: true}
 	c.gen = j.f.newGeneration(m, protocol.PreprocessedRequest{
-		Model: m.name, ModelSum: m.card.Digest, Body: q.body, API: q.api, Stop: protocol.StopConditions{MaxTokens: max(limit, 1)},
+		Model: m.name, ModelSum: m.card.Digest, Adapter: m.adapter(), Body: q.body, API: q.api, Stop: protocol.StopConditions{MaxTokens: max(limit, 1)},
 		ReceivedAt: j.arrived, Tenant: j.tenant,
 	}, j.met)
 	j.prompts = []int{c.gen.req.PromptTokens()}

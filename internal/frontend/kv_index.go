@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -30,17 +31,15 @@ func (f *Frontend) chainOf(req protocol.KVIndexRequest) (tokens int, chain block
 	if req.Text == "" {
 		return 0, chain, nil
 	}
-	all := f.registry.list()
-	if req.Model == "" && len(all) != 1 {
-		return 0, chain, fmt.Errorf("%d models are served: name one", len(all))
-	}
-	var m *servedModel
-	for _, have := range all {
-		if req.Model == "" || have.name == req.Model {
-			m = have
+	m := f.registry.find(req.Model)
+	if req.Model == "" {
+		all := slices.DeleteFunc(f.registry.list(), func(m *servedModel) bool { return m.base != "" })
+		if len(all) != 1 {
+			return 0, chain, fmt.Errorf("%d models are served: name one", len(all))
 		}
+		m = all[0]
 	}
-	if m == nil {
+	if m == nil || !m.ready() {
 		return 0, chain, fmt.Errorf("model %q is not served", req.Model)
 	}
 	if m.text {

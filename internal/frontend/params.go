@@ -212,7 +212,7 @@ func (p *params) request(m *servedModel, prompt []uint32, budget, choice int) pr
 		stop.StopTokenIDs = append(stop.StopTokenIDs, m.proc.EOS()...)
 	}
 	r := protocol.PreprocessedRequest{
-		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...), Media: p.media,
+		Model: p.model, ModelSum: m.card.Digest, Adapter: m.adapter(), TokenIDs: append([]uint32(nil), prompt...), Media: p.media,
 		Guided: p.guided.spec, Stop: stop, Sampling: p.sampling(m.proc.Defaults(), choice), Output: protocol.OutputOptions{Logprobs: p.logprobs},
 	}
 	if p.promptLogprobs {

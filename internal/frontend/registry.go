@@ -23,6 +23,9 @@ import (
 // replaces it.
 type servedModel struct {
 	name string
+	// base is the model of which this one is a LoRA adapter; empty for a model of its own. The
+	// card of an adapter has a digest and a hash seed of its own.
+	base string
 	card cluster.ModelCard
 	proc *chat.Processor // nil while its files are being loaded, and for text
 	// text is set for a model without files: only its servers tokenize prompts.
@@ -32,6 +35,8 @@ type servedModel struct {
 	created  time.Time
 	// workers holds the decode instances with this card.
 	workers map[cluster.InstanceID]cluster.RuntimeConfig
+	// seats counts them; for an adapter, the workers of its base, with which it shares admission.
+	seats int
 	// prefills holds the prefill workers whose KV at least one of these workers can take.
 	prefills map[cluster.InstanceID]cluster.RuntimeConfig
 	// served is set if some of the prefill workers are servers of other engines: only the
@@ -64,6 +69,7 @@ type registry struct {
 
 	sets    map[string]*fileSet         // by key
 	left    map[cluster.InstanceID]bool // workers left out and logged
+	hidden  map[string]bool             // adapters left out and logged
 	loaded  chan loadResult
 	settled chan struct{} // closed when the models found at the start are loaded
 	loaders sync.WaitGroup
@@ -79,7 +85,7 @@ type cardAt struct {
 func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	r := &registry{
 		log: f.log, limits: &f.limits, metrics: f.metrics, moves: f.cfg.MigrationLimit, files: f.files,
-		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, loaded: make(chan loadResult), settled: make(chan struct{}),
+		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, hidden: map[string]bool{}, loaded: make(chan loadResult), settled: make(chan struct{}),
 	}
 	r.models.Store(&map[string]*servedModel{})
 	r.carded.Store(&map[cluster.InstanceID]bool{})
@@ -151,11 +157,13 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 		}
 	}
 	maps.DeleteFunc(r.left, func(id cluster.InstanceID, _ bool) bool { return !here[id] })
+	agreeing := map[string][]cardAt{}
 	old, models, wanted := *r.models.Load(), map[string]*servedModel{}, map[string]bool{}
 	for name, cards := range byName {
 		slices.SortFunc(cards, func(a, b cardAt) int { return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.id, b.id)) })
 		m, agreed := r.agree(name, cards, old[name])
-		m.prefills, m.served = suitable(prefills[name], m)
+		m.prefills, m.served = suitable(prefills[name], m.card, m.workers)
+		agreeing[name] = agreed
 		if m.text {
 			m.adoptText(r, old[name])
 			models[name] = m
@@ -171,6 +179,7 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 		models[name] = m
 	}
 	maps.DeleteFunc(r.sets, func(key string, s *fileSet) bool { return !wanted[key] && !s.loading })
+	r.addAdapters(models, old, agreeing, prefills)
 	for name := range old {
 		if models[name] == nil {
 			r.log.Info("model is no longer served", "model", name)
@@ -195,8 +204,8 @@ func (r *registry) remember(models map[string]*servedModel) {
 		}
 	} else {
 		maps.Copy(declared, *r.declared.Load())
-		for name := range models {
-			if len(declared) < maxDeclared {
+		for name, m := range models {
+			if m.base == "" && len(declared) < maxDeclared {
 				declared[name] = true
 			}
 		}
@@ -235,6 +244,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 		m.needsPrefill = c.Runtime.NeedsPrefill && (m.needsPrefill || len(m.workers) == 1)
 		m.card.ContextLength = min(m.card.ContextLength, c.ContextLength)
 	}
+	m.seats = len(m.workers)
 	rt := m.card.Runtime
 	m.limits = metrics.ModelLimits{
 		KVBlocks: rt.TotalKVBlocks, MaxSeqs: rt.MaxNumSeqs, MaxBatchTokens: rt.MaxBatchTokens,
@@ -243,15 +253,15 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 	return m, agreed
 }
 
-// suitable returns the prefill workers whose KV at least one decode worker of a model can
-// take. served reports that some of them are servers of other engines.
-func suitable(cards []cardAt, m *servedModel) (out map[cluster.InstanceID]cluster.RuntimeConfig, served bool) {
+// suitable returns the prefill workers whose KV at least one of the decode workers of a model with
+// a card can take. served reports that some of them are servers of other engines.
+func suitable(cards []cardAt, card cluster.ModelCard, workers map[cluster.InstanceID]cluster.RuntimeConfig) (out map[cluster.InstanceID]cluster.RuntimeConfig, served bool) {
 	out = map[cluster.InstanceID]cluster.RuntimeConfig{}
 	for _, c := range cards {
-		if !continues(c.ModelCard, m.card) {
+		if !continues(c.ModelCard, card) {
 			continue
 		}
-		for _, rt := range m.workers {
+		for _, rt := range workers {
 			if exchanges(c.Runtime, rt) {
 				out[c.id] = c.Runtime
 				served = served || c.Runtime.Backend != ""

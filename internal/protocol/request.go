@@ -11,9 +11,12 @@ type PreprocessedRequest struct {
 	RequestID string `json:"request_id"`
 	// Tenant identifies the client, by key or address. Workers give tenants equal shares.
 	// The name reveals nothing else about the client.
-	Tenant   string   `json:"tenant"`
-	Model    string   `json:"model"`
-	ModelSum string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
+	Tenant   string `json:"tenant"`
+	Model    string `json:"model"`
+	ModelSum string `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
+	// Adapter is the LoRA adapter that answers; empty: the model itself. ModelSum is
+	// the digest of the model with it (cluster.AdapterDigest) then, so that no worker without adapters takes the request.
+	Adapter  string   `json:"lora_name,omitempty"`
 	TokenIDs []uint32 `json:"token_ids"`
 	// Body is the client's request for a model without files, whose prompts only its
 	// servers tokenize: JSON for the OpenAI endpoint API, without fields that control

@@ -124,3 +124,13 @@ func TestDecisionWithImages(t *testing.T) {
 	sc.press("6", "enter")
 	sc.has("images 3, 1 computed before   encode 246 ms at worker-8   embeddings 4.0 ms, 2.0 MiB", "   KV 2.0 ms, 3.0 MiB   decode 50.0 ms")
 }
+
+// The screen of a worker that stands for a server lists the server's adapters.
+func TestScreenOfAServerWithAdapters(t *testing.T) {
+	s := labSnapshot()
+	s.Workers[0].ServerStatus = &cluster.ServerStatus{Adapters: []string{"sql", "tuned"}}
+	s.Workers[1].ServerStatus = &cluster.ServerStatus{Adapters: strings.Split("a b c d e f g", " ")}
+	newScreen(t, s, 160, 50, Options{Worker: s.Workers[0].Name}).has("adapters       sql, tuned")
+	newScreen(t, s, 160, 50, Options{Worker: s.Workers[1].Name}).has("adapters       7: a, b, c, d, e, f, ...")
+	newScreen(t, s, 160, 50, Options{Worker: s.Workers[2].Name}).lacks("adapters")
+}

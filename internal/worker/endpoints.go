@@ -48,7 +48,13 @@ func (t *term) PublishCard(ctx context.Context, bootstrap *cluster.BootstrapEndp
 	key := func(id cluster.InstanceID) string {
 		return cluster.CardKey(t.cfg.Namespace, t.role.Component(), t.kind.Endpoint, id)
 	}
-	if _, err := t.drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return body }); err != nil {
+	value := func(cluster.InstanceID) []byte { return body }
+	if t.card != nil {
+		err = t.card.Update(ctx, value)
+	} else {
+		t.card, err = t.drt.PutOwned(ctx, key, value)
+	}
+	if err != nil {
 		return fmt.Errorf("publish model card: %w", err)
 	}
 	return nil

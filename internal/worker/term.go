@@ -36,6 +36,7 @@ type term struct {
 	images    *media.Finder              // nil for a model that takes none
 	peers     *kv.Peers                  // metadata of others
 	clients   map[string]*runtime.Client // by component and endpoint
+	card      *runtime.Owned             // nil before PublishCard
 	served    []*runtime.Served
 	probed    atomic.Pointer[runtime.Served] // the first of announced, which is probed for all
 	announced []*runtime.Served              // those that routers use

@@ -203,6 +203,9 @@ func (x *Explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	if w.Model != "" {
 		x.fact("model", "%s %s", w.Model, w.Weights)
 	}
+	if s := w.ServerStatus; s != nil && len(s.Adapters) > 0 {
+		x.fact("adapters", "%s", human.Names(s.Adapters))
+	}
 	if w.TensorParallel > 1 {
 		x.fact("ranks", "%d, tensor-parallel", w.TensorParallel)
 	}

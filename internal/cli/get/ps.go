@@ -124,6 +124,14 @@ func degreeText(n int) string {
 	return strconv.Itoa(n)
 }
 
+// modelText is the model of a worker, with the adapters of its server.
+func modelText(w cluster.Worker) string {
+	if w.ServerStatus == nil || len(w.ServerStatus.Adapters) == 0 {
+		return human.OrDash(w.Model)
+	}
+	return w.Model + " + " + human.Names(w.ServerStatus.Adapters)
+}
+
 // workersTable lists workers; serves, if not nil, is what each row serves beside requests of
 // frontends.
 func workersTable(s *session.Session, v client.View, workers []cluster.Worker, wide bool, serves []string) *output.Table {
@@ -172,7 +180,7 @@ func workersTable(s *session.Session, v client.View, workers []cluster.Worker, w
 			if w.InstanceID != 0 {
 				instance = w.InstanceID.String()
 			}
-			row = append(row, human.OrDash(w.Model), human.OrDash(w.Weights), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
+			row = append(row, modelText(w), human.OrDash(w.Weights), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
 				human.Lease(w.Lease), instance, human.OrDash(w.Reason), degreeText(w.TensorParallel))
 			if serves != nil {
 				row = append(row, human.OrDash(serves[i]))

@@ -34,6 +34,16 @@ func Continue(next func([]uint32) uint32, prompt []uint32, n int) []uint32 {
 	return all[len(prompt):]
 }
 
+// Adapted is the model with a LoRA adapter: its answers are others.
+func Adapted(next func([]uint32) uint32, vocab uint32, adapter string) func([]uint32) uint32 {
+	shift := uint32(0)
+	for _, b := range []byte(adapter) {
+		shift = shift*31 + uint32(b)
+	}
+	shift = 1 + shift%(vocab-1)
+	return func(ids []uint32) uint32 { return (next(ids) + shift) % vocab }
+}
+
 // Text is how a double writes tokens.
 func Text(ids []uint32) string {
 	var b strings.Builder
@@ -80,6 +90,7 @@ func Top(ids []uint32, vocab uint32, k int) []uint32 {
 // sequence generates one answer.
 type sequence struct {
 	d      *Double
+	model  func(ids []uint32) uint32
 	ids    []uint32 // prompt and answer
 	prompt int
 	max    int
@@ -90,7 +101,7 @@ type sequence struct {
 // next generates a token. reason is set with the last one.
 func (s *sequence) next() (id uint32, reason string) {
 	for skip := uint32(0); ; skip++ {
-		id = (s.d.o.Next(s.ids) + skip) % s.d.o.Vocab
+		id = (s.model(s.ids) + skip) % s.d.o.Vocab
 		if !slices.Contains(s.stop, id) || s.made() >= s.min {
 			break
 		}
@@ -116,10 +127,18 @@ func (s *sequence) text(id uint32, reason string) string {
 	return Text([]uint32{id})
 }
 
+// with has an adapter generate the answer, if the model that was asked for is one.
+func (s *sequence) with(model string) *sequence {
+	if slices.Contains(s.d.o.Loras, model) {
+		s.model = Adapted(s.d.o.Next, s.d.o.Vocab, model)
+	}
+	return s
+}
+
 func (d *Double) sequence(prompt []uint32, most, least int, stop []uint32, ignoreEOS bool) *sequence {
 	stop = slices.Clone(stop)
 	if !ignoreEOS {
 		stop = append(stop, d.o.EOS)
 	}
-	return &sequence{d: d, ids: slices.Clone(prompt), prompt: len(prompt), max: most, min: least, stop: stop}
+	return &sequence{d: d, model: d.o.Next, ids: slices.Clone(prompt), prompt: len(prompt), max: most, min: least, stop: stop}
 }

@@ -54,7 +54,7 @@ func (d *Double) openaiAnswer(c *call, form shape) {
 	case f.TopP != nil && (*f.TopP <= 0 || *f.TopP > 1):
 		c.refuse("top_p must be in (0, 1]")
 	default:
-		a := &answer{c: c, s: d.sequence(prompt, most, 0, nil, false), form: form}
+		a := &answer{c: c, s: d.sequence(prompt, most, 0, nil, false).with(f.Model), form: form}
 		if f.Stream {
 			a.stream(f.StreamOptions)
 		} else {

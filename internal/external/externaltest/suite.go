@@ -30,6 +30,8 @@ type Setup struct {
 	Connectors []string
 	// Early says that the cached tokens are known with the first token.
 	Early bool
+	// Adapters says that requests may name LoRA adapters.
+	Adapters bool
 	// Double changes the options of the doubles.
 	Double func(*Options)
 }
@@ -51,6 +53,7 @@ func Suite(t *testing.T, s Setup) {
 	t.Run("load", s.load)
 	t.Run("sleep", s.sleep)
 	t.Run("exchange", s.exchange)
+	t.Run("adapters", s.adapters)
 }
 
 // start starts a double and an adapter of it.

@@ -26,11 +26,11 @@ type Pair struct {
 }
 
 // pair starts one, and probes it as a worker does.
-func (s Setup) pair(t *testing.T, connector string) *Pair {
+func (s Setup) pair(t *testing.T, connector string, loras ...string) *Pair {
 	t.Helper()
 	p := &Pair{Fabric: NewFabric(), room: 1<<62 + 12345}
-	prefill := Options{Role: cluster.RolePrefill, Connector: connector, Fabric: p.Fabric}
-	decode := Options{Role: cluster.RoleDecode, Connector: connector, Fabric: p.Fabric}
+	prefill := Options{Loras: loras, Role: cluster.RolePrefill, Connector: connector, Fabric: p.Fabric}
+	decode := Options{Loras: loras, Role: cluster.RoleDecode, Connector: connector, Fabric: p.Fabric}
 	p.PrefillServer, p.Prefill = s.start(t, prefill, nil)
 	p.DecodeServer, p.Decode = s.start(t, decode, nil)
 	a, err := p.Prefill.Probe(t.Context())

@@ -158,11 +158,11 @@ func (d *Double) vllmAnswer(c *call, form shape) {
 		c.refuse("%v", err)
 		return
 	}
-	params, ok := d.vllmExchange(c, prompt, f.Params, f.Stream)
+	params, ok := d.vllmExchange(c, f.Model, prompt, f.Params, f.Stream)
 	if !ok {
 		return
 	}
-	s := d.sequence(prompt, most, f.MinTokens, f.Stop, f.IgnoreEOS)
+	s := d.sequence(prompt, most, f.MinTokens, f.Stop, f.IgnoreEOS).with(f.Model)
 	a := &answer{c: c, s: s, form: form, ids: f.ReturnIDs && !d.o.Simulator, params: params}
 	a.logprobs(f.Logprobs, f.AsIDs)
 	if f.Stream {
@@ -181,8 +181,12 @@ func (d *Double) vllmGenerate(c *call) {
 	if !c.read(&f, false) {
 		return
 	}
-	if len(f.IDs) == 0 || f.Sampling == nil {
+	switch {
+	case len(f.IDs) == 0 || f.Sampling == nil:
 		c.refuse("token_ids and sampling_params are required")
+		return
+	case !d.known(f.Model):
+		refuse(c.w, http.StatusNotFound, "The model `%s` does not exist.", f.Model)
 		return
 	}
 	most, err := f.Sampling.check()
@@ -194,11 +198,11 @@ func (d *Double) vllmGenerate(c *call) {
 	if given == nil && d.o.Simulator {
 		given = f.Params
 	}
-	params, ok := d.vllmExchange(c, f.IDs, given, f.Stream)
+	params, ok := d.vllmExchange(c, f.Model, f.IDs, given, f.Stream)
 	if !ok {
 		return
 	}
-	s := d.sequence(f.IDs, most, f.Sampling.MinTokens, f.Sampling.Stop, f.Sampling.IgnoreEOS)
+	s := d.sequence(f.IDs, most, f.Sampling.MinTokens, f.Sampling.Stop, f.Sampling.IgnoreEOS).with(f.Model)
 	a := &answer{c: c, s: s, form: shapeIDs, ids: true, params: params}
 	a.logprobs(f.Sampling.Logprobs, true)
 	if f.Stream {
@@ -210,10 +214,11 @@ func (d *Double) vllmGenerate(c *call) {
 
 // vllmExchange plays the connector. It returns what the reply of a first leg has as
 // kv_transfer_params; ok is false if the request is over.
-func (d *Double) vllmExchange(c *call, prompt []uint32, raw json.RawMessage, stream bool) (params json.RawMessage, ok bool) {
+func (d *Double) vllmExchange(c *call, model string, prompt []uint32, raw json.RawMessage, stream bool) (params json.RawMessage, ok bool) {
 	if raw == nil || string(raw) == "null" {
 		return nil, true
 	}
+	prompt = d.kv(model, prompt)
 	var p struct {
 		Decode    bool            `json:"do_remote_decode"`
 		Prefill   bool            `json:"do_remote_prefill"`
@@ -251,6 +256,14 @@ func (d *Double) vllmExchange(c *call, prompt []uint32, raw json.RawMessage, str
 	}
 	d.fabric.note("params reached a server without a connector")
 	return nil, true
+}
+
+// kv returns what tells the KV of a prompt from that of another one, or with another adapter.
+func (d *Double) kv(model string, prompt []uint32) []uint32 {
+	if slices.Contains(d.o.Loras, model) {
+		return append(PromptOf([]byte(model)), prompt...)
+	}
+	return prompt
 }
 
 // vllmHold holds KV for a decode server. Members, their order and their spelling differ

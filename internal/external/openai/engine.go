@@ -54,7 +54,9 @@ func (e *Engine) Probe(ctx context.Context) (external.Facts, error) {
 	var f external.Facts
 	err := wire.Ready(e.health(ctx))
 	if err == nil {
-		_, err = e.client.Models(ctx, e.config.Model, &f)
+		var models []wire.Model
+		models, err = e.client.Models(ctx, e.config.Model, &f)
+		f.Adapters = wire.Adapters(models, e.config.Model)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -19,7 +19,7 @@ import (
 var setup = externaltest.Setup{
 	Backend:  cluster.BackendOpenAI,
 	New:      func(c wire.Config) (external.Engine, error) { return New(c) },
-	Logprobs: -1,
+	Logprobs: -1, Adapters: true,
 }
 
 func TestSuite(t *testing.T) { externaltest.Suite(t, setup) }

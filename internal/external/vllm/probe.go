@@ -30,6 +30,7 @@ func (e *Engine) probe(ctx context.Context) (external.Facts, error) {
 	if err != nil {
 		return f, err
 	}
+	f.Adapters = wire.Adapters(models, e.config.Model)
 	d, err := e.learn(ctx)
 	if err != nil {
 		return f, wire.Ready(err)

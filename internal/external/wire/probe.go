@@ -91,6 +91,29 @@ func (c *Client) Models(ctx context.Context, want string, f *external.Facts) ([]
 	return list.Data, nil
 }
 
+// Adapters returns the names of the LoRA adapters of the model that a server serves under a name,
+// or under another name for the same files: sorted, each once. An adapter has none.
+func Adapters(models []Model, name string) []string {
+	base := Base(models, name)
+	if name != "" && base.ID != name {
+		return nil
+	}
+	of := map[string]bool{base.ID: true}
+	for _, m := range models {
+		if (m.Parent == nil || *m.Parent == "") && m.Root != "" && m.Root == base.Root {
+			of[m.ID] = true
+		}
+	}
+	var out []string
+	for _, m := range models {
+		if m.Parent != nil && of[*m.Parent] && !of[m.ID] {
+			out = append(out, m.ID)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Base returns the model that the server serves under a name, the base of an adapter; the
 // first one without a name.
 func Base(models []Model, name string) Model {

@@ -2,6 +2,7 @@ package detail
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -125,16 +126,30 @@ func modelText(w *cluster.Worker) string {
 	return cells.OrUnknown(w.Model) + " in " + w.Weights
 }
 
+// adaptersText lists the LoRA adapters of a worker's server, or counts them and lists the first.
+func adaptersText(names []string) string {
+	const most = 6
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%d: %s, ...", len(names), strings.Join(names[:most], ", "))
+}
+
 func (m *worker) identitySection(w *cluster.Worker, i int) Section {
 	st := draw.Plain
 	lines := [][]draw.Span{
 		draw.Fact("model", modelText(w), draw.Plain),
+	}
+	if s := w.ServerStatus; s != nil && len(s.Adapters) > 0 {
+		lines = append(lines, draw.Fact("adapters", adaptersText(s.Adapters), draw.Plain))
+	}
+	lines = append(lines,
 		draw.Fact("TP degree", moment.Degree(w.TensorParallel), draw.Plain),
 		draw.Fact("node", cells.OrUnknown(w.Node), draw.Plain),
 		draw.Fact("host", cells.OrUnknown(m.Known.Hosts[i]), draw.Plain),
 		draw.Fact("version", cells.OrUnknown(m.Known.Versions[i]), draw.Plain),
 		draw.Fact("instance", cells.OrUnknown(moment.Instance(w.InstanceID)), draw.Plain),
-	}
+	)
 	if w.Lease != nil {
 		ttl := cells.Unknown
 		if w.LeaseTTLMS > 0 {

@@ -19,7 +19,7 @@ func (w *Role) generate(ctx context.Context, req *requestplane.Request, send fun
 	if err := req.Decode(&p); err != nil {
 		return err
 	}
-	if err := w.CheckModel(p.ModelSum); err != nil {
+	if err := w.CheckRequest(&p); err != nil {
 		return err
 	}
 	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg, media: p.Media, images: w.Images.Of(media.Owner{Request: p.RequestID, Tenant: p.Tenant}, w.Model.Digest, p.TokenIDs, p.Media)}

@@ -66,7 +66,7 @@ func (w *Role) serveFirstHop(ctx, work context.Context, r *requestplane.Request,
 	if err := r.Decode(&p); err != nil {
 		return err
 	}
-	if err := w.CheckModel(p.ModelSum); err != nil {
+	if err := w.CheckRequest(&p); err != nil {
 		return err
 	}
 	if len(p.TokenIDs) < 2 || p.Disagg.Deadline.IsZero() {

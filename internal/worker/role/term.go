@@ -51,7 +51,8 @@ type Host interface {
 	// Serve serves an endpoint that others use to reach the role. A drain takes it out of
 	// discovery, and its end closes it.
 	Serve(ctx context.Context, endpoint string, h requestplane.Handler) (cluster.Instance, error)
-	// PublishCard describes the model as this worker serves it. bootstrap may be nil.
+	// PublishCard describes the model as this worker serves it. bootstrap may be nil. A later call
+	// replaces the card; if it fails, it is tried again. Calls must not overlap.
 	PublishCard(ctx context.Context, bootstrap *cluster.BootstrapEndpoint) error
 	media.Host
 }
@@ -71,6 +72,15 @@ func (t *Term) CheckModel(digest string) error {
 	}
 	return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
 		"model digest mismatch: the frontend has %s, %s has %s", ShortDigest(digest), t.Worker, ShortDigest(t.Model.Digest))}
+}
+
+// CheckRequest refuses a request for another model, or for an adapter: the built-in engine has
+// none.
+func (t *Term) CheckRequest(p *protocol.PreprocessedRequest) error {
+	if p.Adapter != "" {
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf("%s has no adapter %q", t.Worker, p.Adapter)}
+	}
+	return t.CheckModel(p.ModelSum)
 }
 
 // ShortDigest is a digest as people tell digests apart.

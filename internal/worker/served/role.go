@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -19,6 +21,49 @@ type duty struct {
 	role.Base
 	*role.Term
 	s *Server
+
+	renewing sync.WaitGroup
+	stop     context.CancelFunc // ends it; nil before Register
+}
+
+// register serves requests by h, and publishes the card, again whenever the adapters of the server
+// change.
+func (d *duty) register(ctx context.Context, h requestplane.Handler) error {
+	_, changed := d.s.Adapters()
+	if err := d.PublishCard(ctx, nil); err != nil {
+		return err
+	}
+	if _, err := d.Serve(ctx, cluster.EndpointGenerate, d.Metered(h)); err != nil {
+		return err
+	}
+	ctx, d.stop = context.WithCancel(ctx)
+	d.renewing.Go(func() { d.renew(ctx, changed) })
+	return nil
+}
+
+// renew publishes the card again after each change until ctx ends.
+func (d *duty) renew(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+		var names []string
+		names, changed = d.s.Adapters()
+		d.s.Log.Info("the adapters of the server have changed", "adapters", len(names))
+		if err := d.PublishCard(ctx, nil); err != nil && ctx.Err() == nil {
+			d.s.Log.Warn("the model card with the server's adapters is not published yet; the runtime keeps trying", "error", err)
+		}
+	}
+}
+
+// End implements role.Role.
+func (d *duty) End() {
+	if d.stop != nil {
+		d.stop()
+		d.renewing.Wait()
+	}
 }
 
 // NewRole makes the work of a role for one term. The term has no engine and no KV plane.
@@ -37,7 +82,8 @@ func (s *Server) NewRole(as cluster.Role, t *role.Term) (role.Role, error) {
 
 // request translates a request of a frontend for the server.
 func (d *duty) request(p *protocol.PreprocessedRequest) (*external.Request, error) {
-	if err := d.CheckModel(p.ModelSum); err != nil {
+	model, err := d.model(p)
+	if err != nil {
 		return nil, err
 	}
 	if len(p.Media) > 0 {
@@ -46,7 +92,7 @@ func (d *duty) request(p *protocol.PreprocessedRequest) (*external.Request, erro
 	if (p.Body == nil) == (len(p.TokenIDs) == 0) {
 		return nil, invalid("a request has either tokens or a body")
 	}
-	r := &external.Request{PreprocessedRequest: p, Model: d.s.Model}
+	r := &external.Request{PreprocessedRequest: p, Model: model}
 	if b := p.Disagg.Bootstrap; b != nil && b.Place != nil {
 		r.Meeting = &external.Meeting{ServerPlace: *b.Place, Room: b.Room}
 	}
@@ -55,6 +101,26 @@ func (d *duty) request(p *protocol.PreprocessedRequest) (*external.Request, erro
 		p.RequestID = h.RequestID
 	}
 	return r, nil
+}
+
+// model returns the name by which the server knows what a request asks for: the model, or an adapter
+// that it has.
+func (d *duty) model(p *protocol.PreprocessedRequest) (string, error) {
+	if p.Adapter == "" {
+		return d.s.Model, d.CheckModel(p.ModelSum)
+	}
+	names, _ := d.s.Adapters()
+	switch {
+	case p.ModelSum != "" && p.ModelSum != cluster.AdapterDigest(d.Model.Digest, p.Adapter):
+		return "", unavailable("adapter %q is asked for of another model than that of %s", p.Adapter, d.Worker)
+	case !slices.Contains(names, p.Adapter):
+		return "", unavailable("the server of %s has no adapter %q now", d.Worker, p.Adapter)
+	}
+	return p.Adapter, nil
+}
+
+func unavailable(format string, args ...any) error {
+	return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(format, args...)}
 }
 
 func invalid(format string, args ...any) error {
@@ -66,11 +132,7 @@ type decode struct{ *duty }
 
 // Register implements role.Role.
 func (d *decode) Register(ctx context.Context) error {
-	if err := d.PublishCard(ctx, nil); err != nil {
-		return err
-	}
-	_, err := d.Serve(ctx, cluster.EndpointGenerate, d.Metered(d.generate))
-	return err
+	return d.register(ctx, d.generate)
 }
 
 // errEnough ends the answer of a server that would go on.
@@ -105,7 +167,7 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 	case err == nil:
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the server ended an answer without a reason"}
 	}
-	return d.s.failed(err)
+	return d.s.failed(r, err)
 }
 
 // answer passes on what a server generates for one request.
@@ -206,11 +268,7 @@ type prefill struct{ *duty }
 
 // Register implements role.Role.
 func (d *prefill) Register(ctx context.Context) error {
-	if err := d.PublishCard(ctx, nil); err != nil {
-		return err
-	}
-	_, err := d.Serve(ctx, cluster.EndpointGenerate, d.Metered(d.compute))
-	return err
+	return d.register(ctx, d.compute)
 }
 
 var errHoldExpired = errors.New("the deadline of the prefill has passed")
@@ -248,7 +306,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	d.s.leg(func(l *legs) { l.begun++ })
 	done, err := d.s.Engine.Prefill(ctx, r)
 	if err != nil {
-		err = prefillError(ctx, d.s.failed(err))
+		err = prefillError(ctx, d.s.failed(r, err))
 		if caller.Err() == nil { // it is not because the frontend left
 			d.s.leg(func(l *legs) { l.failed, l.failure = l.failed+1, cut(err.Error()) })
 		}

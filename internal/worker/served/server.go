@@ -63,14 +63,15 @@ var ErrNoClear = &requestplane.RemoteError{Kind: requestplane.KindInvalidArgumen
 type Waits struct {
 	Load   time.Duration // between two looks at its load
 	Health time.Duration // between two looks at its health
-	Probe  time.Duration // between two looks at what it is
+	Probe  time.Duration // between two looks at what it is, and which adapters it has
+	Doubt  time.Duration // to such a look after the failure of an adapter
 	Ask    time.Duration // for an answer
 	// Failures is how often in a row its health may fail before the worker ends.
 	Failures int
 }
 
 // DefaultWaits are the waits outside tests.
-var DefaultWaits = Waits{Load: time.Second, Health: 2 * time.Second, Probe: 30 * time.Second, Ask: 2 * time.Second, Failures: 3}
+var DefaultWaits = Waits{Load: time.Second, Health: 2 * time.Second, Probe: 10 * time.Second, Doubt: time.Second, Ask: 2 * time.Second, Failures: 3}
 
 // maxOpen bounds the requests that a worker has at its server; beyond it, others shall take them.
 const maxOpen = 4096
@@ -82,8 +83,14 @@ type Server struct {
 	over    context.Context
 	endOver context.CancelCauseFunc
 
+	// doubt asks Run to look soon whether the server still has its adapters.
+	doubt chan struct{}
+
 	mu       sync.Mutex
-	closed   bool // to new requests
+	adapters []string      // that are offered, sorted; the list is never changed
+	odd      int           // adapters that are not
+	changed  chan struct{} // closed when adapters change
+	closed   bool          // to new requests
 	requests map[*request]struct{}
 	load     external.Load // as last told; a figure that was never told is nil
 	noLoad   string        // why it was not told
@@ -117,7 +124,7 @@ func (s *Server) Status() *cluster.ServerStatus {
 		Backend: s.Backend, Version: s.Facts.Version, URL: s.URL, Started: s.Exited != nil, Model: s.Model, Connector: s.Connector, Pair: s.Facts.Pair, Host: s.Host,
 		BlockSize: s.Facts.BlockSize, MaxModelLen: s.Facts.MaxModelLen, NoLoad: s.noLoad,
 		FirstLegs: s.legs.begun, FailedLegs: s.legs.failed, LegFailure: s.legs.failure, StrandedLegs: s.legs.stranded,
-		SideChannel: s.legs.host, NeedsPrefill: s.needsPrefill(),
+		SideChannel: s.legs.host, NeedsPrefill: s.needsPrefill(), Adapters: s.adapters, OddAdapters: s.odd,
 	}
 	s.mu.Unlock()
 	if s.Facts.Meets != nil {
@@ -144,7 +151,8 @@ func New(cfg Config) *Server {
 	if cfg.Waits == (Waits{}) {
 		cfg.Waits = DefaultWaits
 	}
-	s := &Server{Config: cfg, requests: map[*request]struct{}{}}
+	s := &Server{Config: cfg, requests: map[*request]struct{}{}, doubt: make(chan struct{}, 1), changed: make(chan struct{})}
+	s.adapters, s.odd = offered(cfg.Facts.Adapters)
 	s.over, s.endOver = context.WithCancelCause(context.Background())
 	return s
 }
@@ -161,17 +169,25 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		wg.Go(func() { s.Events.Run(ctx) })
 	}
 	wg.Go(func() { s.watchLoad(ctx) })
-	probe := time.NewTicker(s.Waits.Probe)
+	probe := time.NewTimer(s.Waits.Probe)
 	defer probe.Stop()
 	look := time.NewTimer(s.Waits.Health)
 	defer look.Stop()
+	doubted := false
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.Exited:
 			return s.Exit()
+		case <-s.doubt:
+			if !doubted { // later failures do not put it off
+				probe.Reset(s.Waits.Doubt)
+			}
+			doubted = true
 		case <-probe.C:
+			probe.Reset(s.Waits.Probe)
+			doubted = false
 			if err := s.same(ctx); err != nil && !errors.Is(err, external.ErrNotReady) { // its health says more
 				return err
 			}
@@ -209,6 +225,7 @@ func (s *Server) same(ctx context.Context) error {
 		case now.Pair != s.Facts.Pair, now.MaxModelLen != s.Facts.MaxModelLen, now.BlockSize != s.Facts.BlockSize, now.Mode != s.Facts.Mode:
 			return errOther
 		}
+		s.noteAdapters(now.Adapters)
 		return nil
 	})
 }
@@ -263,8 +280,14 @@ func (s *Server) during(ctx context.Context) (context.Context, func()) {
 }
 
 // failed returns what a frontend is told of the error of a request: another worker may do better
-// if this one has ended.
-func (s *Server) failed(err error) error {
+// if this one has ended. An adapter that failed may be gone.
+func (s *Server) failed(r *external.Request, err error) error {
+	if err != nil && r.Adapter != "" {
+		select {
+		case s.doubt <- struct{}{}:
+		default:
+		}
+	}
 	if err == nil || s.over.Err() == nil {
 		return err
 	}
@@ -458,6 +481,7 @@ func (s *Server) Describe(card *cluster.ModelCard) {
 		card.ContextLength = n
 	}
 	card.BlockSize = s.BlockSize
+	card.Adapters, _ = s.Adapters()
 	rt := &card.Runtime
 	rt.TotalKVBlocks, rt.MaxNumSeqs, rt.TensorParallel = s.blocks(), s.Facts.MaxSeqs, max(s.Facts.TensorParallel, 1)
 	rt.Backend, rt.Exchange = s.Backend, string(s.Engine.Exchange())

@@ -288,11 +288,17 @@ func TestPromptSpeed(t *testing.T) {
 type host struct {
 	role.Host
 	handlers map[string]requestplane.Handler
+	publish  func() error // nil: nothing
 }
 
 func (h *host) ID() cluster.InstanceID { return 7 }
 
-func (h *host) PublishCard(context.Context, *cluster.BootstrapEndpoint) error { return nil }
+func (h *host) PublishCard(context.Context, *cluster.BootstrapEndpoint) error {
+	if h.publish == nil {
+		return nil
+	}
+	return h.publish()
+}
 
 func (h *host) Serve(_ context.Context, endpoint string, f requestplane.Handler) (cluster.Instance, error) {
 	h.handlers[endpoint] = f
@@ -322,6 +328,7 @@ func call(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p proto
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer r.End()
 	if err := r.Register(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ func Servers(v client.View) Finding {
 	for _, model := range slices.Sorted(maps.Keys(s.models)) {
 		s.together(model, s.models[model])
 	}
+	s.adapters(v)
 	if len(s.wrong) == 0 {
 		return good("%s of other engines, all as they should be", human.Plural(s.all, "server")).With("servers", s.all)
 	}

@@ -56,8 +56,19 @@ func TestServers(t *testing.T) {
 		"localhost on one machine": {pair(func(p, d *cluster.WorkerStatus) {
 			p.ServerStatus.SideChannel, d.ServerStatus.URL = "127.0.0.1", "http://gpu-1:8002"
 		}), OK, "", ""},
-		"larger blocks":  {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.BlockSize = 32 }), Fail, "KV blocks of 32 tokens", "--block-size"},
-		"lengths":        {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.MaxModelLen = 2048 }), Warn, "2048 to 4096", "same context length"},
+		"larger blocks": {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.BlockSize = 32 }), Fail, "KV blocks of 32 tokens", "--block-size"},
+		"lengths":       {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.MaxModelLen = 2048 }), Warn, "2048 to 4096", "same context length"},
+		"adapters of both": {pair(func(p, d *cluster.WorkerStatus) {
+			p.ServerStatus.Adapters, d.ServerStatus.Adapters = []string{"a"}, []string{"a"}
+		}), OK, "", ""},
+		"adapter as model":   {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Adapters = []string{"a", "m"} }), Warn, "adapters of m are not served, because models have their names: m", "--lora-modules"},
+		"adapter of prefill": {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.Adapters = []string{"a"} }), Warn, "no decode server has them: a", "load them there"},
+		"adapter of decode":  {pair(func(_, d *cluster.WorkerStatus) { d.ServerStatus.Adapters = []string{"a"} }), Warn, "no prefill server of m has the adapters a", "load them there"},
+		"adapter of two models": {pair(func(p, d *cluster.WorkerStatus) {
+			p.Role, p.Model = cluster.RoleDecode, "n"
+			p.ServerStatus.Adapters, d.ServerStatus.Adapters = []string{"a"}, []string{"a", "b"}
+		}), Warn, "m, n have adapters with the same names, of which one each is served: a", "--lora-modules"},
+		"odd adapters":   {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.OddAdapters = 3 }), Warn, "worker-1: 3 adapters are not served", "short names"},
 		"nobody to meet": {pair(func(p, d *cluster.WorkerStatus) { p.Role, d.ServerStatus.NeedsPrefill = cluster.RoleDecode, true }), Fail, "worker-2 computes no prompts", "prefill server"},
 	} {
 		v := client.View{Status: map[string]cluster.WorkerStatus{}, Assignments: map[string]cluster.Assignment{}}
