@@ -68,7 +68,7 @@ func (r *registry) addAdapters(models, old map[string]*servedModel, agreed, pref
 func (r *registry) hide(hidden map[string]bool, name, base, why string) {
 	key := base + "\x00" + name
 	if hidden[key] = true; !r.hidden[key] {
-		r.log.Error("an adapter is not served: "+why, "adapter", name, "model", base)
+		r.log.Error("an adapter is not served", "adapter", name, "model", base, "why", why)
 	}
 }
 

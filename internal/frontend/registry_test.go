@@ -32,11 +32,12 @@ func TestModelAppearsAndDisappears(t *testing.T) {
 			Created       int64
 			OwnedBy       string `json:"owned_by"`
 			ContextWindow int    `json:"context_window"`
+			MaxModelLen   int    `json:"max_model_len"`
 		}
 		if err := json.Unmarshal([]byte(item), &m); err != nil || status != 200 {
 			t.Fatalf("round %d: status %d, %s, %v", round, status, item, err)
 		}
-		if age := time.Since(time.Unix(m.Created, 0)); m.ID != testModel || m.Object != "model" || m.OwnedBy == "" || m.ContextWindow != testContext || age > time.Minute {
+		if age := time.Since(time.Unix(m.Created, 0)); m.ID != testModel || m.Object != "model" || m.OwnedBy == "" || m.ContextWindow != testContext || m.MaxModelLen != testContext || age > time.Minute {
 			t.Errorf("round %d: %+v", round, m)
 		}
 		if got := f.metric(`dynamo_frontend_model_context_length{model="tiny"}`); got != testContext {

@@ -72,11 +72,12 @@ type modelItem struct {
 	Created       int64  `json:"created"`
 	OwnedBy       string `json:"owned_by"`
 	ContextWindow int    `json:"context_window,omitempty"` // 0 where nobody tells
+	MaxModelLen   int    `json:"max_model_len,omitempty"`  // the same, as vLLM and SGLang name it
 	Parent        string `json:"parent,omitempty"`         // of a LoRA adapter: its model
 }
 
 func (m *servedModel) item() modelItem {
-	return modelItem{ID: m.name, Object: "model", Created: m.created.Unix(), OwnedBy: "dynctl", ContextWindow: m.card.ContextLength, Parent: m.base}
+	return modelItem{ID: m.name, Object: "model", Created: m.created.Unix(), OwnedBy: "dynctl", ContextWindow: m.card.ContextLength, MaxModelLen: m.card.ContextLength, Parent: m.base}
 }
 
 // listModels lists the models that have a worker in discovery. Other known models cannot

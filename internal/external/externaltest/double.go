@@ -94,6 +94,7 @@ type Double struct {
 	fail      []Failure
 	failFor   map[string]Failure
 	cancelled int
+	open      int // requests that are answered
 	aborted   []string
 	asleep    bool
 	running   map[string]bool // ids of requests
@@ -214,6 +215,13 @@ func (d *Double) Cancelled() int {
 	return d.cancelled
 }
 
+// Open counts the requests that it answers.
+func (d *Double) Open() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
+}
+
 // Aborted returns the ids of requests that clients asked to abort.
 func (d *Double) Aborted() []string {
 	d.mu.Lock()
@@ -258,15 +266,17 @@ func (d *Double) compute(answer func(c *call)) http.HandlerFunc {
 		}
 		d.mu.Lock()
 		d.seen = append(d.seen, Seen{r.URL.Path, r.Header.Clone(), body})
+		d.open++
 		f := d.failureOf(r)
 		asleep := d.asleep
 		d.mu.Unlock()
 		c := &call{d: d, w: w, r: r, body: body, failure: f}
 		defer func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.open--
 			if r.Context().Err() != nil && !c.complete {
-				d.mu.Lock()
 				d.cancelled++
-				d.mu.Unlock()
 			}
 		}()
 		switch {

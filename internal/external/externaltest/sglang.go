@@ -243,6 +243,7 @@ func (d *Double) sglangAnswer(c *call, form shape) {
 		MaxTokens     *int            `json:"max_tokens"`
 		MaxCompletion *int            `json:"max_completion_tokens"`
 		MinTokens     int             `json:"min_tokens"`
+		TopP          *float64        `json:"top_p"`
 	}
 	if !c.read(&f, false) {
 		return
@@ -264,6 +265,14 @@ func (d *Double) sglangAnswer(c *call, form shape) {
 		most = *f.MaxCompletion
 	case f.MaxTokens != nil:
 		most = *f.MaxTokens
+	}
+	switch {
+	case most < 0:
+		c.refuse("max_new_tokens must be at least 0, got %d", most)
+		return
+	case f.TopP != nil && (*f.TopP <= 0 || *f.TopP > 1):
+		c.refuse("top_p must be in (0, 1], got %v", *f.TopP)
+		return
 	}
 	if d.mode() == string(cluster.RolePrefill) {
 		most, f.MinTokens = 1, 0

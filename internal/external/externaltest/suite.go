@@ -54,6 +54,7 @@ func Suite(t *testing.T, s Setup) {
 	t.Run("sleep", s.sleep)
 	t.Run("exchange", s.exchange)
 	t.Run("adapters", s.adapters)
+	t.Run("server", s.server)
 }
 
 // start starts a double and an adapter of it.

@@ -110,6 +110,9 @@ func (d *Double) trtAnswer(c *call, form shape) {
 	case most < 1:
 		c.refuse("max_tokens must be positive")
 		return
+	case f.TopP != nil && (*f.TopP < 0 || *f.TopP > 1):
+		c.refuse("top_p must be between 0 and 1, got %v", *f.TopP)
+		return
 	}
 	s := d.sequence(prompt, most, f.MinTokens, f.Stop, f.IgnoreEOS)
 	a := &answer{c: c, s: s, form: form, ids: f.Detokenize != nil && !*f.Detokenize}

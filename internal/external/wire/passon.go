@@ -117,7 +117,7 @@ type passer struct {
 }
 
 func (p *passer) chunk(data []byte) error {
-	raw, err := withoutControl(data)
+	raw, err := visible(data, p.hideUsage)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *Client) passWhole(path string, answer []byte, emit func(protocol.Engine
 
 // Whole returns the answer that is one object.
 func Whole(answer []byte) (protocol.EngineOutput, error) {
-	raw, err := withoutControl(answer)
+	raw, err := visible(answer, false)
 	if err != nil {
 		return protocol.EngineOutput{}, err
 	}
@@ -172,14 +172,15 @@ func Whole(answer []byte) (protocol.EngineOutput, error) {
 	return protocol.EngineOutput{Raw: raw, Finish: finish, Usage: f.Usage.Protocol()}, nil
 }
 
-// withoutControl returns an answer without the members that servers have for each other. If it
-// has none, it is returned as it is.
-func withoutControl(answer []byte) (json.RawMessage, error) {
+// visible returns an answer without the members that servers have for each other, and without usage
+// if that is to be hidden: servers that are asked for it have a null in each chunk but the last.
+// If it has none, it is returned as it is.
+func visible(answer []byte, hideUsage bool) (json.RawMessage, error) {
 	b, err := ParseBody(answer)
 	if err != nil {
 		return nil, Unavailable("the answer is not an object of JSON")
 	}
-	if !b.Drop(external.Controls) {
+	if !b.Drop(func(name string) bool { return external.Controls(name) || hideUsage && name == "usage" }) {
 		return answer, nil
 	}
 	return b.Bytes(), nil
