@@ -31,6 +31,13 @@ type Assignment struct {
 	// DrainDeadline limits a drain; zero means no limit. A worker that passes it keeps
 	// draining and reports that it is overdue.
 	DrainDeadline time.Time `json:"drain_deadline,omitzero"`
+	// Sleep asks, with DesireDrain, that the worker keeps its server once it is drained and puts
+	// it to sleep at this level, [SleepLight] or [SleepDeep]; 0 means that the worker ends.
+	Sleep int `json:"sleep,omitempty"`
+	// Asleep is the level at which the worker's server sleeps by the cluster's order, 0 if it
+	// does not. The controller keeps it, since not every server tells that it sleeps. A worker
+	// that is to run wakes such a server.
+	Asleep int `json:"asleep,omitempty"`
 	// DrainForce cuts off the requests that still run at DrainDeadline, or at once if
 	// there is none. Other workers continue them.
 	DrainForce bool `json:"drain_force,omitempty"`
@@ -59,6 +66,22 @@ type Assignment struct {
 	// Generation increases with every change that restarts the worker or changes its
 	// role.
 	Generation int64 `json:"generation"`
+}
+
+// The levels at which a server sleeps. Its KV cache is lost at either.
+const (
+	// SleepLight keeps the weights in the host's memory.
+	SleepLight = 1
+	// SleepDeep drops the weights too: the server loads them again when it wakes.
+	SleepDeep = 2
+)
+
+// SleepLevel returns the level at which the worker's server is to sleep; 0 if it is not to.
+func (a Assignment) SleepLevel() int {
+	if a.Desire != DesireDrain {
+		return 0
+	}
+	return a.Sleep
 }
 
 // Form describes a worker apart from its node and device. A change of any field but Role

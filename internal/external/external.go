@@ -39,10 +39,17 @@ type Engine interface {
 
 // Sleeper is an engine that can give its memory back while it has nothing to do.
 type Sleeper interface {
-	// Sleep frees the KV cache, and the weights or their place on the device. Requests must
-	// have ended.
-	Sleep(ctx context.Context) error
-	Wake(ctx context.Context) error
+	// CanSleep returns why the server cannot sleep at a level as it was started, nil if nothing
+	// is known against it.
+	CanSleep(ctx context.Context, level int) error
+	// Sleep frees the memory of the KV cache, whose content is lost, and of the weights. At
+	// level 1 the host's memory keeps the weights; at level 2 nothing does. Requests must have
+	// ended, and the server must be awake.
+	Sleep(ctx context.Context, level int) error
+	// Wake takes the memory again, and after level 2 has the server load its weights again. The
+	// server must be asleep.
+	Wake(ctx context.Context, level int) error
+	// Asleep reports whether the server sleeps, whoever has ordered it.
 	Asleep(ctx context.Context) (bool, error)
 }
 

@@ -49,6 +49,9 @@ type Options struct {
 	NoHealth bool
 	// Comments has it send comments and blank events between others.
 	Comments bool
+	// NoSleep has it lack what it is started with to be able to sleep; NoBackup has SGLang lack
+	// what keeps its weights meanwhile.
+	NoSleep, NoBackup bool
 	// Gate, if not nil, is asked before each token: it may wait until ctx ends.
 	Gate func(ctx context.Context) error
 }
@@ -96,7 +99,7 @@ type Double struct {
 	cancelled int
 	open      int // requests that are answered
 	aborted   []string
-	asleep    bool
+	sleep     sleep
 	running   map[string]bool // ids of requests
 }
 
@@ -229,19 +232,6 @@ func (d *Double) Aborted() []string {
 	return slices.Clone(d.aborted)
 }
 
-// Asleep reports whether it sleeps.
-func (d *Double) Asleep() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.asleep
-}
-
-func (d *Double) setAsleep(asleep bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.asleep = asleep
-}
-
 // guard asks for the API key where servers do.
 func (d *Double) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -268,7 +258,7 @@ func (d *Double) compute(answer func(c *call)) http.HandlerFunc {
 		d.seen = append(d.seen, Seen{r.URL.Path, r.Header.Clone(), body})
 		d.open++
 		f := d.failureOf(r)
-		asleep := d.asleep
+		refusal := d.sleep.refusal()
 		d.mu.Unlock()
 		c := &call{d: d, w: w, r: r, body: body, failure: f}
 		defer func() {
@@ -280,8 +270,8 @@ func (d *Double) compute(answer func(c *call)) http.HandlerFunc {
 			}
 		}()
 		switch {
-		case asleep:
-			refuse(w, http.StatusServiceUnavailable, "the engine sleeps")
+		case refusal != "":
+			refuse(w, http.StatusServiceUnavailable, "%s", refusal)
 		case c.failAtOnce():
 		case json.Unmarshal(body, &c.fields) != nil:
 			refuse(w, http.StatusBadRequest, "the body is not an object")

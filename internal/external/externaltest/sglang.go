@@ -48,8 +48,7 @@ func (d *Double) sglang(mux *http.ServeMux) {
 			d.mu.Unlock()
 		}
 	})
-	mux.HandleFunc("POST /release_memory_occupation", func(http.ResponseWriter, *http.Request) { d.setAsleep(true) })
-	mux.HandleFunc("POST /resume_memory_occupation", func(http.ResponseWriter, *http.Request) { d.setAsleep(false) })
+	d.sglangSleep(mux)
 }
 
 // mode is for what the server was started.
@@ -65,6 +64,7 @@ func (d *Double) sglangInfo() any {
 		"model_path": "/models/" + d.o.Model, "version": "0.5.4", "disaggregation_mode": d.mode(), "disaggregation_bootstrap_port": 8998,
 		"disaggregation_transfer_backend": "mooncake", "dist_init_addr": nil, "tp_size": 2, "dp_size": d.o.Ranks, "page_size": 16, "kv_cache_dtype": "auto",
 		"context_length": nil, "max_running_requests": 64, "max_total_num_tokens": 16384, "internal_states": []any{map[string]any{}},
+		"enable_memory_saver": !d.o.NoSleep, "enable_weights_cpu_backup": !d.o.NoBackup,
 	}
 }
 

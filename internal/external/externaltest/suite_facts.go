@@ -10,7 +10,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/external/wire"
-	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 func (s Setup) probe(t *testing.T) {
@@ -83,30 +82,4 @@ func (s Setup) load(t *testing.T) {
 	if err != nil || l != (external.Load{}) {
 		t.Errorf("load %+v of a server without metrics, %v: nothing is known", l, err)
 	}
-}
-
-func (s Setup) sleep(t *testing.T) {
-	d, e := s.start(t, Options{}, nil)
-	sleeper, ok := e.(external.Sleeper)
-	if !ok {
-		t.Skip("it does not sleep")
-	}
-	asleep := func(want bool) {
-		t.Helper()
-		if got, err := sleeper.Asleep(t.Context()); err != nil || got != want || d.Asleep() != want {
-			t.Fatalf("asleep %v, %v; the server %v; want %v", got, err, d.Asleep(), want)
-		}
-	}
-	asleep(false)
-	if err := sleeper.Sleep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	asleep(true)
-	_, err := Collect(t.Context(), t, e, Ask(Prompt(4), 2))
-	Kind(t, err, requestplane.KindOverloaded, requestplane.KindUnavailable)
-	if err := sleeper.Wake(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	asleep(false)
-	collect(t, e, Ask(Prompt(4), 2))
 }

@@ -30,9 +30,7 @@ func (d *Double) vllm(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/completions", d.compute(func(c *call) { d.vllmAnswer(c, shapeText) }))
 	mux.HandleFunc("POST /v1/chat/completions", d.compute(func(c *call) { d.vllmAnswer(c, shapeChat) }))
 	mux.HandleFunc("POST /inference/v1/generate", d.compute(d.vllmGenerate))
-	mux.HandleFunc("POST /sleep", func(_ http.ResponseWriter, r *http.Request) { d.setAsleep(r.URL.Query().Get("level") == "1") })
-	mux.HandleFunc("POST /wake_up", func(http.ResponseWriter, *http.Request) { d.setAsleep(false) })
-	d.get(mux, "/is_sleeping", func() any { return map[string]any{"is_sleeping": d.Asleep()} })
+	d.vllmSleep(mux)
 	if d.o.Connector == "mooncake" && d.o.Role == cluster.RolePrefill {
 		boot := http.NewServeMux()
 		d.get(boot, "/query", func() any {

@@ -20,7 +20,7 @@ type Engine struct {
 	config    wire.Config
 	connector string
 	client    *wire.Client
-	// asleep says that this Engine has put the server to sleep: it cannot be asked.
+	// asleep is what the last order was: the server cannot be asked.
 	asleep atomic.Bool
 }
 
@@ -36,6 +36,7 @@ func New(c wire.Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: c, connector: c.Connector(), client: client}
+	e.asleep.Store(c.Asleep)
 	if e.connector != connectorBootstrap && e.connector != wire.ConnectorNone {
 		return nil, fmt.Errorf("connector %q: not one of %s", e.connector, strings.Join(cluster.ExternalConnectors(cluster.BackendSGLang), ", "))
 	}
@@ -88,33 +89,3 @@ func (e *Engine) abort(ctx context.Context, rid string) {
 	o.Text("rid", rid)
 	_, _ = e.client.Compute(ctx, "/abort_request", nil, o.Bytes()) // the closed connection stands
 }
-
-// Sleep implements external.Sleeper.
-func (e *Engine) Sleep(ctx context.Context) error {
-	if err := e.order(ctx, "/release_memory_occupation"); err != nil {
-		return err
-	}
-	e.asleep.Store(true)
-	return nil
-}
-
-// Wake implements external.Sleeper.
-func (e *Engine) Wake(ctx context.Context) error {
-	if err := e.order(ctx, "/resume_memory_occupation"); err != nil {
-		return err
-	}
-	e.asleep.Store(false)
-	return nil
-}
-
-func (e *Engine) order(ctx context.Context, path string) error {
-	_, err := e.client.Compute(ctx, path, nil, []byte("{}"))
-	if wire.Missing(err) {
-		err = wire.Unavailable("the server does not sleep: it takes --enable-memory-saver")
-	}
-	return wire.Remote(ctx, err)
-}
-
-// Asleep implements external.Sleeper: a server cannot be asked, so this is what the last
-// order through this Engine was.
-func (e *Engine) Asleep(context.Context) (bool, error) { return e.asleep.Load(), nil }

@@ -31,6 +31,26 @@ type serverInfo struct {
 	Context       int    `json:"context_length"`
 	MaxRunning    int    `json:"max_running_requests"`
 	MaxTokens     int    `json:"max_total_num_tokens"`
+	MemorySaver   bool   `json:"enable_memory_saver"`
+	WeightsBackup bool   `json:"enable_weights_cpu_backup"`
+}
+
+// infoPaths are where a server tells its arguments.
+var infoPaths = []string{"/server_info", "/get_server_info"}
+
+func readInfo(b []byte) (s serverInfo, err error) {
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("/server_info: %w", err)
+	}
+	return s, nil
+}
+
+func (e *Engine) serverInfo(ctx context.Context) (serverInfo, error) {
+	b, err := e.first(ctx, infoPaths)
+	if err != nil {
+		return serverInfo{}, err
+	}
+	return readInfo(b)
 }
 
 // Probe implements external.Engine.
@@ -48,13 +68,13 @@ func (e *Engine) probe(ctx context.Context) (external.Facts, error) {
 	if err != nil {
 		return f, err
 	}
-	b, err := e.first(ctx, []string{"/server_info", "/get_server_info"})
+	b, err := e.first(ctx, infoPaths)
 	if err != nil {
 		return f, wire.Ready(err)
 	}
-	var s serverInfo
-	if err := json.Unmarshal(b, &s); err != nil {
-		return f, fmt.Errorf("/server_info: %w", err)
+	s, err := readInfo(b)
+	if err != nil {
+		return f, err
 	}
 	f.Version, f.BlockSize, f.KVDType, f.TensorParallel, f.MaxSeqs, f.Ranks = s.Version, max(s.PageSize, 0), s.KVType, max(s.TP, 0), max(s.MaxRunning, 0), max(s.DP, 0)
 	if f.BlockSize > 0 {

@@ -88,7 +88,7 @@ func TestInferenceSim(t *testing.T) {
 // Whether a server sleeps is looked at: this one says yes to every order.
 func TestInferenceSimSleep(t *testing.T) {
 	e := simulator(t, wire.ConnectorNone)
-	if err := e.Sleep(t.Context()); !errors.Is(err, errNoSleep) {
+	if err := e.Sleep(t.Context(), cluster.SleepLight); !errors.Is(err, errNoSleep) {
 		t.Errorf("a server without sleep mode: %v", err)
 	}
 	t.Setenv("VLLM_SERVER_DEV_MODE", "1")
@@ -98,7 +98,7 @@ func TestInferenceSimSleep(t *testing.T) {
 		if want {
 			order = e.Sleep
 		}
-		if err := order(t.Context()); err != nil {
+		if err := order(t.Context(), cluster.SleepLight); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := e.Asleep(t.Context()); got != want || err != nil {

@@ -16,6 +16,9 @@ type Config struct {
 	URL string
 	// Model is the name by which the server must know the model; empty accepts any.
 	Model string
+	// Asleep says that the server sleeps by an earlier order. Only engines that cannot ask their
+	// server believe it.
+	Asleep bool
 	// Log gets what an operator should know and no error tells; nil discards it.
 	Log    *slog.Logger
 	Limits Limits
