@@ -55,6 +55,7 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 		return nil, err
 	}
 	cfg := engines.Config{Engine: as.Engine, Role: as.Role, URL: as.Engine.Server.URL, Model: as.Engine.Server.Model, Log: log}
+	cfg.Asleep = as.Engine.Server.Attached() && as.Asleep > 0 // one that this node starts is awake
 	if cfg.Model == "" {
 		cfg.Model = as.Model.Name
 	}

@@ -129,7 +129,7 @@ func (r *runner) run(ctx context.Context) {
 	restarts, wait := 0, backoffFirst
 	for ctx.Err() == nil {
 		switch as := r.newest(); {
-		case r.isFinishing(), as.Desire == cluster.DesireDrain:
+		case r.isFinishing(), as.Desire == cluster.DesireDrain && as.SleepLevel() == 0:
 			r.rest(ctx, cluster.StateDrained)
 		case as.Desire == cluster.DesireRemove:
 			r.rest(ctx, cluster.StateStopped)
@@ -208,7 +208,7 @@ func (r *runner) take(as cluster.Assignment) bool {
 // superseded reports whether the newest assignment asks for something else than as.
 func (r *runner) superseded(as cluster.Assignment) bool {
 	now := r.newest()
-	return r.isFinishing() || now.Desire != cluster.DesireRun || now.Generation != as.Generation
+	return r.isFinishing() || now.Desire != as.Desire || now.SleepLevel() != as.SleepLevel() || now.Generation != as.Generation
 }
 
 func (r *runner) isFinishing() bool {
@@ -265,7 +265,7 @@ func (r *runner) idleLocked(as cluster.Assignment) {
 	st := &r.last
 	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
 	st.TensorParallel = 0
-	st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory, st.FitsAlone = 0, 0, 0, 0, false, false
+	st.Sleep, st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory, st.FitsAlone = 0, 0, 0, 0, 0, false, false
 	st.Declined, st.ServerStatus = cluster.Declined{}, nil
 	s := &st.Stats
 	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0

@@ -105,12 +105,13 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 				continue
 			}
 		}
-		what := instruction(present(w, as), next)
+		now := present(w, as)
+		what := instruction(now, next)
 		if what == leave && next.Desire == cluster.DesireRun && listening(w) && !r.possible(w, next) {
 			continue
 		}
 		if !listening(w) {
-			if what != goOn { // the worker is still starting
+			if what != goOn && what != doze || now.SleepLevel() != next.SleepLevel() { // the worker is still starting
 				stop(errNotNeeded)
 			}
 			continue
@@ -137,12 +138,12 @@ func (r *runner) possible(w *worker.Worker, next cluster.Assignment) bool {
 	return err == nil
 }
 
-// present returns the current assignment of a worker that was started with as. Role and
-// generation may have changed since. The other fields come from as, because the worker's
+// present returns the current assignment of a worker that was started with as. Role,
+// generation and what is asked may have changed since. The other fields come from as, because the worker's
 // own copy has the node's defaults filled in.
 func present(w *worker.Worker, as cluster.Assignment) cluster.Assignment {
 	now := w.Assignment()
-	as.Role, as.Generation = now.Role, now.Generation
+	as.Role, as.Generation, as.Desire, as.Sleep = now.Role, now.Generation, now.Desire, now.Sleep
 	return as
 }
 
@@ -153,19 +154,23 @@ const (
 	goOn  what = iota // and withdraw earlier orders
 	leave             // drain; another run may follow
 	turn              // change the role
+	doze              // put the server to sleep
 )
 
 // instruction compares a worker's current assignment with the next one. An assignment
 // with the old role, model and engine withdraws a change that is not complete.
 func instruction(now, next cluster.Assignment) what {
+	same := now.Generation == next.Generation || now.Role == next.Role && now.Like(next)
 	switch {
+	case next.SleepLevel() > 0 && same:
+		return doze
 	case next.Desire != cluster.DesireRun:
 		return leave
 	case now.Generation == next.Generation:
 		return goOn
 	case now.Flips(next):
 		return turn
-	case now.Role == next.Role && now.Like(next): // the change was withdrawn
+	case same: // the change was withdrawn
 		return goOn
 	}
 	return leave
@@ -175,14 +180,14 @@ func instruction(now, next cluster.Assignment) what {
 func (r *runner) lastOrder(as cluster.Assignment) cluster.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	as.Desire, as.DrainDeadline, as.DrainForce = cluster.DesireDrain, r.stopBy, false
+	as.Desire, as.Sleep, as.DrainDeadline, as.DrainForce = cluster.DesireDrain, 0, r.stopBy, false
 	return as
 }
 
 // listening reports whether a worker is up and accepts orders.
 func listening(w *worker.Worker) bool {
 	switch w.Status().State {
-	case cluster.StateReady, cluster.StateDegraded, cluster.StateDraining:
+	case cluster.StateReady, cluster.StateDegraded, cluster.StateDraining, cluster.StateSleeping:
 		return true
 	}
 	return false
@@ -199,6 +204,8 @@ func (r *runner) order(ctx context.Context, w *worker.Worker, do what, as cluste
 			told <- w.Resume(ctx, as)
 		case do == turn:
 			told <- w.Turn(ctx, as)
+		case do == doze:
+			told <- w.Sleep(ctx, as)
 		case as.Desire == cluster.DesireRun:
 			// Another model, engine or device: this run ends, a new one begins.
 			told <- w.Drain(ctx, time.Now().Add(r.a.cfg.Drain.Deadline), false)

@@ -75,6 +75,8 @@ type fakeConfig struct {
 	// Pace, if set, is called with each state of a worker that loads or drains, which goes
 	// on when it returns: a watch may miss states that pass at once.
 	Pace func(cluster.WorkerStatus)
+	// NoSleep gives workers a reason to decline to sleep.
+	NoSleep map[string]string
 	// Paths holds the paths that workers report, by worker; others report none.
 	Paths map[string][]cluster.Path
 	// Decisions holds the decisions that its frontend reports, oldest first; nil: it reports none.
@@ -398,8 +400,12 @@ func (w *fakeWorker) run(ctx context.Context) {
 				break
 			}
 			drt = w.start(ctx, as, restarts)
+		case as.SleepLevel() > 0 && w.a.cfg.NoSleep[as.Name] != "":
+			w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
+				st.Declined = cluster.Declined{Generation: as.Generation, Why: w.a.cfg.NoSleep[as.Name]}
+			})
 		default:
-			if w.st.State != cluster.StateDrained && w.st.State != cluster.StateStopped {
+			if w.st.State != cluster.StateDrained && w.st.State != cluster.StateStopped && w.st.State != cluster.StateSleeping {
 				if w.drain(ctx, drt, as) == errNews {
 					as = w.newest(as)
 					continue
@@ -412,6 +418,9 @@ func (w *fakeWorker) run(ctx context.Context) {
 			}
 			w.publish(ctx, nil, func(st *cluster.WorkerStatus) {
 				st.State, st.Generation, st.InstanceID = state, as.Generation, 0
+				if st.Sleep, st.Reason = as.SleepLevel(), ""; st.Sleep > 0 {
+					st.State, st.Reason = cluster.StateSleeping, fmt.Sprintf("level %d", st.Sleep)
+				}
 				if st.Drain == nil {
 					st.Drain = &cluster.DrainStatus{StartedAt: time.Now()}
 				}

@@ -71,7 +71,7 @@ func root(a *command.App) *cobra.Command {
 	root.AddCommand(
 		up.Command(a), down.Command(a), chat.Command(a),
 		top.Command(a), get.PsCommand(a), get.Command(a, events.GetCommand(a)), topology.DiffCommand(a), logs.Command(a), events.Command(a), explain.Command(a), call.Command(a), attach.Command(a), attach.DetachCommand(a), doctor.Command(a), bench.Command(a), profile.Command(a), simulate.Command(a), plan.Command(a),
-		drain.Command(a), drain.ResumeCommand(a), drain.UncordonCommand(a), drain.RestartCommand(a), topology.ScaleCommand(a), topology.RollbackCommand(a), set.Command(a), cache.Command(a),
+		drain.Command(a), drain.SleepCommand(a), drain.ResumeCommand(a), drain.WakeCommand(a), drain.UncordonCommand(a), drain.RestartCommand(a), topology.ScaleCommand(a), topology.RollbackCommand(a), set.Command(a), cache.Command(a),
 		model.Command(a), set.ConfigCommand(a), credentials.Command(a), credentials.JoinCommand(a), certs.Command(a), versionCommand(a),
 	)
 	command.SuggestFor(root)

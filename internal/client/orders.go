@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,55 @@ func (c *Cluster) Drain(ctx context.Context, worker string, deadline time.Time, 
 		if a.Desire == cluster.DesireRemove {
 			return fmt.Errorf("%s is being removed already", worker)
 		}
-		a.Desire, a.DrainDeadline, a.DrainForce, a.Replace = cluster.DesireDrain, deadline, force, false
+		a.Desire, a.Sleep, a.DrainDeadline, a.DrainForce, a.Replace = cluster.DesireDrain, 0, deadline, force, false
+		return nil
+	})
+}
+
+// Sleep orders a worker to finish its requests and then put its server to sleep at a level;
+// see [cluster.SleepLight]. A zero deadline means no limit. A drained worker starts for it.
+func (c *Cluster) Sleep(ctx context.Context, worker string, level int, deadline time.Time) error {
+	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
+		now := cmp.Or(a.Asleep, a.SleepLevel())
+		switch {
+		case a.Desire == cluster.DesireRemove:
+			return fmt.Errorf("%s is being removed already", worker)
+		case now > 0 && now != level:
+			return fmt.Errorf("%s sleeps at level %d: it wakes before it sleeps at another one", worker, now)
+		}
+		if err := CanSleep(a.Engine); err != nil {
+			return fmt.Errorf("%s: %w", worker, err)
+		}
+		a.Desire, a.Sleep, a.DrainDeadline, a.DrainForce, a.Replace = cluster.DesireDrain, level, deadline, false, false
+		return nil
+	})
+}
+
+// ErrNoSleep is wrapped by the error of [CanSleep].
+var ErrNoSleep = errors.New("it cannot sleep")
+
+// CanSleep returns why no worker with an engine can sleep, nil if some can.
+func CanSleep(e cluster.EngineSpec) error {
+	switch {
+	case e.Sleeps():
+		return nil
+	case e.External():
+		return fmt.Errorf("%w: servers of %s do not sleep", ErrNoSleep, e.Backend)
+	}
+	return fmt.Errorf("%w: the built-in engine does not sleep; a drain gives its memory back", ErrNoSleep)
+}
+
+// Wake orders a worker whose server sleeps to wake it and serve, whoever has put it to sleep. It
+// takes an order to sleep back that is not carried out yet.
+func (c *Cluster) Wake(ctx context.Context, worker string) error {
+	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
+		if a.Desire == cluster.DesireRemove {
+			return fmt.Errorf("%s is being removed: raise the scale instead", worker)
+		}
+		if a.Desire == cluster.DesireRun && a.Asleep == 0 {
+			a.Asleep = cluster.SleepDeep // somebody else has chosen the level
+		}
+		a.Desire, a.Sleep, a.DrainDeadline, a.DrainForce, a.Replace = cluster.DesireRun, 0, time.Time{}, false, false
 		return nil
 	})
 }
@@ -46,7 +95,7 @@ func (c *Cluster) Resume(ctx context.Context, worker string) error {
 		if a.Desire == cluster.DesireRemove && !a.Replace {
 			return fmt.Errorf("%s is being removed: raise the scale instead", worker)
 		}
-		a.Desire, a.DrainDeadline, a.DrainForce, a.Replace = cluster.DesireRun, time.Time{}, false, false
+		a.Desire, a.Sleep, a.DrainDeadline, a.DrainForce, a.Replace = cluster.DesireRun, 0, time.Time{}, false, false
 		return nil
 	})
 }

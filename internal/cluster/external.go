@@ -59,10 +59,15 @@ type External struct {
 	// certificates that its TLS certificate is checked against, beside the system's.
 	KeyFile string `json:"api_key_file,omitempty"`
 	CAFile  string `json:"ca_file,omitempty"`
+	// Sleep has a server that Command starts take the orders of dynctl sleep and dynctl wake.
+	Sleep bool `json:"sleep,omitempty"`
 	// Pair restricts the exchange of KV: only servers with the same text exchange. It is
 	// added to what dynamod finds out itself, such as version, model and block size.
 	Pair string `json:"pair,omitempty"`
 }
+
+// Sleeps reports whether servers of the engine can sleep, and so can their workers.
+func (e EngineSpec) Sleeps() bool { return e.Backend == BackendVLLM || e.Backend == BackendSGLang }
 
 // ExternalConnectors lists the ways in which servers of an engine exchange KV, the default
 // first; nil for an engine that exchanges none.
@@ -110,6 +115,12 @@ func (e EngineSpec) checkExternal(wrong func(field, format string, args ...any))
 	}
 	if x.URL != "" && x.Command != "" {
 		wrong("server.command", "a server that has a url runs already: give one of them")
+	}
+	if x.Sleep && e.Backend != "" && !e.Sleeps() {
+		wrong("server.sleep", "servers of %s do not sleep", e.Backend)
+	}
+	if x.Sleep && x.URL != "" {
+		wrong("server.sleep", "a server that runs already was started to be able to sleep, or was not: leave it out")
 	}
 	x.checkSecrets(wrong)
 	for _, p := range []struct {

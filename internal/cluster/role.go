@@ -47,7 +47,8 @@ func (r Role) Component() string { return string(r) }
 //
 //	pending -> loading -> warming -> ready -> draining -> drained -> stopped
 //
-// plus degraded (serving, with a reason) and failed (restarted after a back-off).
+// plus degraded (serving, with a reason), sleeping (drained, and the server that it stands for has
+// given its memory back) and failed (restarted after a back-off).
 type State string
 
 // The states of a worker, in the order of its life.
@@ -58,6 +59,7 @@ const (
 	StateReady    State = "ready"
 	StateDegraded State = "degraded"
 	StateDraining State = "draining"
+	StateSleeping State = "sleeping"
 	StateDrained  State = "drained"
 	StateStopped  State = "stopped"
 	StateFailed   State = "failed"

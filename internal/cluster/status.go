@@ -29,14 +29,17 @@ type WorkerStatus struct {
 	Weights string `json:"weights,omitempty"` // their type, see ModelCard; empty until they are loaded
 	// TensorParallel is the number of ranks that share the worker's heads; 0 until its
 	// model is loaded.
-	TensorParallel int        `json:"tensor_parallel,omitempty"`
-	Node           string     `json:"node"`
-	Device         string     `json:"device"`
-	State          State      `json:"state"`
-	Reason         string     `json:"reason,omitempty"` // why degraded, failed, waiting
-	InstanceID     InstanceID `json:"instance_id,omitempty"`
-	LeaseTTLMS     int64      `json:"lease_ttl_ms,omitempty"`
-	StartedAt      time.Time  `json:"started_at,omitzero"`
+	TensorParallel int    `json:"tensor_parallel,omitempty"`
+	Node           string `json:"node"`
+	Device         string `json:"device"`
+	State          State  `json:"state"`
+	Reason         string `json:"reason,omitempty"` // why degraded, failed, waiting
+	// Sleep is the level at which the worker has put its server to sleep, 0 if it has not: a
+	// sleeping worker without a level has found its server asleep.
+	Sleep      int        `json:"sleep,omitempty"`
+	InstanceID InstanceID `json:"instance_id,omitempty"`
+	LeaseTTLMS int64      `json:"lease_ttl_ms,omitempty"`
+	StartedAt  time.Time  `json:"started_at,omitzero"`
 	// UpdatedAt is when the worker wrote this, by its own clock.
 	UpdatedAt time.Time `json:"updated_at"`
 	// Unhealthy says why the worker may not answer requests, as its canary found; empty while

@@ -69,7 +69,7 @@ func (c *Cluster) attach(all ...*simulator) {
 // workerOf returns the name of the worker of a server.
 func (c *Cluster) workerOf(s *simulator) string {
 	for _, a := range c.Watch.View().Assignments {
-		if a.Engine.Server.URL == s.URL {
+		if a.Engine.Server.URL == s.spec.URL() {
 			return a.Name
 		}
 	}
@@ -79,9 +79,9 @@ func (c *Cluster) workerOf(s *simulator) string {
 // serves waits until the worker of a server is ready, or until it is not.
 func (c *Cluster) serves(s *simulator, want bool) {
 	c.t.Helper()
-	c.WaitView(fmt.Sprintf("the worker of %s serves: %t", s.URL, want), func(v client.View) bool {
+	c.WaitView(fmt.Sprintf("the worker of %s serves: %t", s.spec.URL(), want), func(v client.View) bool {
 		for _, w := range v.Workers() {
-			if v.Assignments[w.Name].Engine.Server.URL == s.URL {
+			if v.Assignments[w.Name].Engine.Server.URL == s.spec.URL() {
 				return w.State.Serving() == want
 			}
 		}

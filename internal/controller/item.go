@@ -27,12 +27,13 @@ type report struct {
 	fitsAlone  bool
 	reason     string
 	declined   cluster.Declined
+	sleep      int
 }
 
 func reportOf(st cluster.WorkerStatus) report {
 	return report{
 		state: st.State, generation: st.Generation, memory: st.MemoryBytes, pool: pool{st.BlockBytes, st.Stats.BlockSize},
-		noMemory: st.NoMemory, fitsAlone: st.FitsAlone, reason: st.Reason, declined: st.Declined,
+		noMemory: st.NoMemory, fitsAlone: st.FitsAlone, reason: st.Reason, declined: st.Declined, sleep: st.Sleep,
 	}
 }
 

@@ -23,7 +23,28 @@ func (p *planner) settle(it *item) {
 	if it.Node == "" && it.Replace { // it starts on another node anyway
 		p.edit(it, func(a *cluster.Assignment) { a.Replace = false })
 	}
+	p.remember(it)
 	p.judge(it)
+}
+
+// remember notes in the assignment at which level the worker's server sleeps: the worker may be
+// gone when it is to wake.
+func (p *planner) remember(it *item) {
+	level := it.Asleep
+	switch {
+	case it.deleted:
+	case it.status.state == cluster.StateSleeping && it.status.sleep > 0:
+		level = it.status.sleep
+	case it.serving():
+		level = 0
+	}
+	if level != it.Asleep {
+		p.edit(it, func(a *cluster.Assignment) { a.Asleep = level })
+		it.why = join(it.why, "its server sleeps")
+		if level == 0 {
+			it.why = "its server is awake"
+		}
+	}
 }
 
 // judge checks the outcome of a change in place. It reverts a change that the worker

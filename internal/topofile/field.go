@@ -173,6 +173,14 @@ func number(path, help string, most int, of func(*File) *int) Field {
 	}
 }
 
+func toggle(path, help string, of func(*File) *bool) Field {
+	return Field{
+		Path: path, Key: config.Key{Kind: config.KindBool, Help: help},
+		get: func(f *File) any { return *of(f) },
+		set: func(f *File, v any) { *of(f) = v.(bool) },
+	}
+}
+
 func placement(path string, of func(*File) *cluster.Placement) Field {
 	return Field{
 		Path: path, Key: config.Key{Kind: config.KindString, Choices: cluster.Placements(), Help: "where workers go when they are placed: spread over all nodes, or pack to fill one after the other"},

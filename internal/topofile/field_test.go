@@ -29,6 +29,8 @@ func sample(fd Field) any {
 		return "10%"
 	case strings.HasPrefix(fd.Path, "planner.kubernetes_"):
 		return "deployments.apps/x"
+	case strings.HasSuffix(fd.Path, ".server.sleep"):
+		return true // false is the same as nothing
 	case fd.form == commandLine:
 		return "serve 'a b'"
 	case fd.form == environment:

@@ -125,7 +125,7 @@ var attachedFields = sync.OnceValue(func() []Field {
 	for _, fd := range serverFields("", func(f *File) *cluster.External { return &of(f).Engine.Server }) {
 		fd.Path = strings.TrimPrefix(fd.Path, ".")
 		switch fd.Path {
-		case "url", "command", "env", "port":
+		case "url", "command", "env", "port", "sleep":
 		default:
 			out = append(out, fd)
 		}

@@ -52,6 +52,7 @@ func serverFields(at string, of func(*File) *cluster.External) []Field {
 		number(at+".bootstrap_port", "port where servers meet to exchange KV: SGLang's bootstrap server, vLLM's Mooncake connector", maxPort, func(f *File) *int { return &of(f).BootstrapPort }),
 		text(at+".kv_events", "where the server publishes KV events, like tcp://gpu-3:5557, or off", nil, func(f *File) *string { return &of(f).Events }),
 		text(at+".kv_replay", "where KV events that were missed are asked for, like tcp://gpu-3:5558", nil, func(f *File) *string { return &of(f).Replay }),
+		toggle(at+".sleep", "the server is started so that dynctl sleep can put it to sleep", func(f *File) *bool { return &of(f).Sleep }),
 		path(at+".api_key_file", "file on the node with the API key of the server", func(f *File) *string { return &of(f).KeyFile }),
 		path(at+".ca_file", "file on the node with certificates that the server's is checked against, beside the system's", func(f *File) *string { return &of(f).CAFile }),
 		text(at+".pair", "only servers with the same text exchange KV", nil, func(f *File) *string { return &of(f).Pair }),

@@ -45,6 +45,8 @@ func drain() *action {
 			switch {
 			case w.Desire == cluster.DesireRemove:
 				return w.Name + " is being removed already"
+			case w.State == cluster.StateSleeping:
+				return w.Name + " sleeps; r wakes it"
 			case w.State == cluster.StateDraining || (w.Desire == cluster.DesireDrain && w.State != cluster.StateDrained):
 				return w.Name + " is draining already; r resumes it"
 			case w.State == cluster.StateDrained:
@@ -74,7 +76,9 @@ func resume() *action {
 			switch {
 			case w.Desire == cluster.DesireRemove:
 				return w.Name + " is being removed; it cannot be resumed"
-			case w.Desire != cluster.DesireDrain && w.State != cluster.StateDraining && w.State != cluster.StateDrained:
+			case w.State == cluster.StateSleeping && w.Desire != cluster.DesireDrain:
+				return "somebody else has put the server of " + w.Name + " to sleep; dynctl wake wakes it"
+			case w.Desire != cluster.DesireDrain && w.State != cluster.StateDraining && w.State != cluster.StateDrained && w.State != cluster.StateSleeping:
 				return w.Name + " is not draining"
 			}
 			return ""

@@ -120,7 +120,7 @@ func stateSummary(m *moment.Moment) string {
 	var parts []string
 	for _, s := range []cluster.State{
 		cluster.StateReady, cluster.StateDegraded, cluster.StateDraining, cluster.StateLost, cluster.StateFailed,
-		cluster.StatePending, cluster.StateLoading, cluster.StateWarming, cluster.StateDrained, cluster.StateStopped,
+		cluster.StatePending, cluster.StateLoading, cluster.StateWarming, cluster.StateSleeping, cluster.StateDrained, cluster.StateStopped,
 	} {
 		if n := m.Known.StateCount[s]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))

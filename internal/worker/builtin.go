@@ -232,3 +232,20 @@ func (c *builtin) activity(ctx context.Context, limit int) (cluster.Activity, er
 func (c *builtin) server() *cluster.ServerStatus { return nil }
 
 func (c *builtin) paths(peer string) []cluster.Path { return c.kv.Paths(peer) }
+
+func (c *builtin) sleeper() sleeper { return sleepless{} }
+
+// sleepless is the sleeper of the built-in engine: a drain gives its memory back.
+type sleepless struct{}
+
+var errSleepless = errors.New("the built-in engine does not sleep: a drain gives its memory back")
+
+func (sleepless) CanSleep(context.Context, int) error { return errSleepless }
+
+func (sleepless) Sleep(context.Context, int) error { return errSleepless }
+
+func (sleepless) Wake(context.Context, int) error { return errSleepless }
+
+func (sleepless) Asleep(context.Context) (bool, error) { return false, nil }
+
+func (sleepless) Turned() <-chan struct{} { return nil }

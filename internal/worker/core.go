@@ -40,6 +40,8 @@ type core interface {
 	awaited() int
 	moving(ctx context.Context) (in, out int)
 
+	// sleeper is what can sleep between two terms.
+	sleeper() sleeper
 	// clear forgets the prefix cache and returns how many blocks that were.
 	clear(ctx context.Context) (int, error)
 	// resident lists the blocks in the prefix cache; it calls at when it looks.
@@ -53,3 +55,12 @@ type core interface {
 
 // loadedCore is a core behind an atomic pointer.
 type loadedCore struct{ core }
+
+// sleeper puts what computes to sleep, and wakes it; see [served.Server].
+type sleeper interface {
+	CanSleep(ctx context.Context, level int) error
+	Sleep(ctx context.Context, level int) error
+	Wake(ctx context.Context, level int) error
+	Asleep(ctx context.Context) (bool, error)
+	Turned() <-chan struct{}
+}

@@ -34,13 +34,24 @@ func (w *Worker) beginDrain(ctx context.Context, t *term, o order) *drain {
 	st.Sequences = st.Left
 	w.board.update(func(all *cluster.WorkerStatus) {
 		all.State, all.Reason = cluster.StateDraining, ""
-		if o.assignment != nil {
-			all.Reason = "takes the role " + string(o.assignment.Role)
-		}
+		all.Reason = o.why()
 		all.Drain = &st
 	})
 	d.begin(ctx)
 	return d
+}
+
+// why says what follows on a drain; empty if the worker ends.
+func (o order) why() string {
+	switch {
+	case o.found:
+		return foundAsleep
+	case o.level() > 0:
+		return "its server is to sleep"
+	case o.assignment != nil:
+		return "takes the role " + string(o.assignment.Role)
+	}
+	return ""
 }
 
 // attrs are what the log tells of an order; one without a deadline has none.

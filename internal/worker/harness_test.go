@@ -100,6 +100,13 @@ type running struct {
 // stopped and must have leaked no block.
 func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) *running {
 	w.t.Helper()
+	r := w.begin(name, role, changes...)
+	r.waitState(w.t, cluster.StateReady)
+	return r
+}
+
+// begin is start that does not wait.
+func (w *world) begin(name string, role cluster.Role, changes ...func(*Config)) *running {
 	cfg := w.c.Config(w.t, name)
 	r := &running{queue: w.queue.Join(), server: cfg.Server, ended: make(chan error, 1)}
 	wc := Config{
@@ -151,7 +158,6 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 			}
 		}
 	})
-	r.waitState(w.t, cluster.StateReady)
 	return r
 }
 

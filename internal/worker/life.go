@@ -99,19 +99,23 @@ func (w *Worker) serve(ctx context.Context, c core) error {
 	return err
 }
 
-// terms serves in one term after the other, until the worker ends.
+// terms serves in one term after the other, until the worker ends. Between two terms its server
+// may sleep.
 func (w *Worker) terms(ctx context.Context, c core) error {
 	for {
+		if err := w.rest(ctx, c); err != nil {
+			return err
+		}
 		t := w.term.Load()
 		if err := t.begin(ctx, c); err != nil {
 			return err
 		}
 		w.setState(cluster.StateReady, "")
-		next, err := w.obey(ctx, t)
+		next, err := w.obey(ctx, c, t)
 		if err != nil {
 			return err
 		}
-		if err := w.changeRole(ctx, t, next); err != nil {
+		if err := w.nextTerm(ctx, c, t, next); err != nil {
 			return err
 		}
 	}

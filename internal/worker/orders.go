@@ -16,6 +16,16 @@ type order struct {
 	// assignment takes effect after a drain, or, with resume, at
 	// once. Nil changes nothing.
 	assignment *cluster.Assignment
+	// found says that nobody ordered the drain: the server was found asleep.
+	found bool
+}
+
+// level is the level at which the server is to sleep after the drain, 0 if it is not to.
+func (o order) level() int {
+	if o.assignment == nil {
+		return 0
+	}
+	return o.assignment.SleepLevel()
 }
 
 // cuts reports whether what still runs is to be cut off.
@@ -43,9 +53,16 @@ func (w *Worker) Turn(ctx context.Context, next cluster.Assignment) error {
 	return w.give(ctx, order{assignment: &next})
 }
 
+// Sleep makes the worker finish or hand over what it has, as in a drain, and then put its server
+// to sleep, as the assignment says. It declines what the server cannot do.
+func (w *Worker) Sleep(ctx context.Context, as cluster.Assignment) error {
+	return w.give(ctx, order{assignment: &as, deadline: as.DrainDeadline})
+}
+
 // Resume takes a drain, or a change of role, back as long as it is not complete. The
 // worker then follows as, whose generation alone may be another one than before. A
-// change of role that is complete by then is followed by one back.
+// change of role that is complete by then is followed by one back. A worker that has put its server
+// to sleep wakes it.
 func (w *Worker) Resume(ctx context.Context, as cluster.Assignment) error {
 	return w.give(ctx, order{resume: true, assignment: &as})
 }
@@ -61,7 +78,7 @@ func (w *Worker) give(ctx context.Context, o order) error {
 
 // obey carries out orders until ctx ends or a drain is complete: with ErrDrained, or with
 // what the worker turns to.
-func (w *Worker) obey(ctx context.Context, t *term) (next cluster.Assignment, err error) {
+func (w *Worker) obey(ctx context.Context, c core, t *term) (next cluster.Assignment, err error) {
 	var d *drain
 	defer func() { d.stop() }()
 	poll := time.NewTicker(w.waits.poll)
@@ -71,7 +88,20 @@ func (w *Worker) obey(ctx context.Context, t *term) (next cluster.Assignment, er
 		select {
 		case <-ctx.Done():
 			return next, context.Cause(ctx)
+		case <-c.sleeper().Turned():
+			asleep, err := c.sleeper().Asleep(ctx)
+			if err == nil && asleep && d == nil {
+				as := w.Assignment()
+				d = w.beginDrain(ctx, t, order{assignment: &as, found: true})
+				poll.Reset(w.waits.poll)
+			}
 		case o := <-w.orders:
+			if level := o.level(); level > 0 {
+				if err := c.sleeper().CanSleep(ctx, level); err != nil {
+					w.Decline(cluster.Declined{Generation: o.assignment.Generation, Why: err.Error()})
+					continue
+				}
+			}
 			if o.resume && o.assignment.Role != w.Role() {
 				o.resume = false // it has turned meanwhile: it turns back
 			}
@@ -79,6 +109,8 @@ func (w *Worker) obey(ctx context.Context, t *term) (next cluster.Assignment, er
 				w.adopt(*o.assignment)
 			}
 			switch {
+			case o.resume && d != nil && d.order.found: // it cannot serve
+				d.order.assignment = o.assignment
 			case o.resume && d != nil:
 				w.log.Info("drain cancelled")
 				if err := d.undo(ctx); err != nil {
@@ -111,15 +143,23 @@ func (w *Worker) obey(ctx context.Context, t *term) (next cluster.Assignment, er
 	}
 }
 
-// adopt takes over the generation of an assignment that changes nothing else.
+// adopt takes over what an assignment says beside role, model and engine. If it declined to
+// sleep, which is an order within a generation, that is not wanted any more.
 func (w *Worker) adopt(as cluster.Assignment) {
 	now := w.Assignment()
-	if now.Generation == as.Generation {
+	was := now.Generation
+	now.Generation, now.Desire, now.Sleep, now.Asleep = as.Generation, as.Desire, as.Sleep, as.Asleep
+	w.assigned.Store(&now)
+	declined := now.SleepLevel() == 0 && w.board.get().Declined.Generation == was
+	if now.Generation == was && !declined {
 		return
 	}
-	now.Generation = as.Generation
-	w.assigned.Store(&now)
-	w.board.update(func(st *cluster.WorkerStatus) { st.Generation = as.Generation })
+	w.board.update(func(st *cluster.WorkerStatus) {
+		st.Generation = now.Generation
+		if declined {
+			st.Declined = cluster.Declined{}
+		}
+	})
 }
 
 // Awaits has the status of a worker that loads say what it waits for.
@@ -132,7 +172,8 @@ func (w *Worker) Awaits(what string) {
 }
 
 // Decline has the status say why the worker does not follow a change of its assignment.
-// It stays until another one is declined, or the worker ends.
+// It stays until another one is declined, or the worker ends; that it declined to sleep stays until
+// that is not asked for any more.
 func (w *Worker) Decline(d cluster.Declined) {
 	w.log.Warn("keeps its configuration: the change is impossible", "generation", d.Generation, "why", d.Why)
 	w.board.update(func(st *cluster.WorkerStatus) { st.Declined = d })

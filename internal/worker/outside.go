@@ -82,6 +82,8 @@ func (c *outside) awaited() int { return 0 }
 // moving counts what the server itself has in hand: whatever moves KV is among it.
 func (c *outside) moving(ctx context.Context) (in, out int) { return 0, c.served.AtServer(ctx) }
 
+func (c *outside) sleeper() sleeper { return c.served }
+
 func (c *outside) clear(context.Context) (int, error) { return 0, served.ErrNoClear }
 
 func (c *outside) resident(ctx context.Context, at func()) ([]uint64, error) {

@@ -61,6 +61,8 @@ func (e *cacheEvents) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
+func (e *cacheEvents) Forget() { e.sink.Cleared(1) }
+
 func (e *cacheEvents) Status() cluster.ServerEvents { return cluster.ServerEvents{Publishers: 1} }
 
 func (e *cacheEvents) Resident(_ context.Context, at func()) ([]uint64, error) {

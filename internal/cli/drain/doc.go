@@ -1,3 +1,3 @@
 // Package drain takes workers and nodes out of service and back, without losing requests:
-// dynctl drain, resume, uncordon and restart.
+// dynctl drain, sleep, resume, wake, uncordon and restart.
 package drain

@@ -50,7 +50,7 @@ ctrl-c stops watching only.`,
 			"dynctl drain worker-7 --force --yes --deadline 30s",
 		},
 		Args: command.Names("worker", false), Complete: complete.Targets(a),
-		See: []string{"dynctl resume", "dynctl restart", "dynctl scale"},
+		See: []string{"dynctl resume", "dynctl restart", "dynctl sleep"},
 		Options: func(s *session.Session, args []string) command.Runner {
 			o.Session, o.Targets = s, fleet.Targets(args)
 			return o

@@ -26,7 +26,7 @@ type plannedOrder struct {
 }
 
 // planOrders says what an order would do, and orders nothing. plan says it of a worker.
-func planOrders(ctx context.Context, s *session.Session, verb string, targets []fleet.Target, plan func(cluster.Worker, cluster.Desire) string) error {
+func planOrders(ctx context.Context, s *session.Session, verb string, targets []fleet.Target, plan func(cluster.Worker, cluster.Assignment) string) error {
 	c, v, err := s.Look(ctx, "cannot "+verb+" "+fleet.List(targets))
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func planOrders(ctx context.Context, s *session.Session, verb string, targets []
 }
 
 // planOrder says what would be ordered about a worker, or a node.
-func planOrder(s *session.Session, verb string, t fleet.Target, known map[string]cluster.Worker, v client.View, plan func(cluster.Worker, cluster.Desire) string) (plannedOrder, error) {
+func planOrder(s *session.Session, verb string, t fleet.Target, known map[string]cluster.Worker, v client.View, plan func(cluster.Worker, cluster.Assignment) string) (plannedOrder, error) {
 	action := "cannot " + verb + " " + t.String()
 	if t.Node {
 		o := plannedOrder{Node: t.Name}
@@ -74,7 +74,7 @@ func planOrder(s *session.Session, verb string, t fleet.Target, known map[string
 	a, err := fleet.Worker(s, action, t.Name, v)
 	if err == nil {
 		w := known[t.Name]
-		o.State, o.Sequences, o.Plan = w.State, fleet.OpenSequences(w), plan(w, a.Desire)
+		o.State, o.Sequences, o.Plan = w.State, fleet.OpenSequences(w), plan(w, a)
 	}
 	return o, err
 }
@@ -111,11 +111,13 @@ func planNode(drain bool, node cluster.Node, known map[string]cluster.Worker, v 
 }
 
 // planDrain says what a drain would do to a worker.
-func planDrain(w cluster.Worker, desire cluster.Desire) string {
+func planDrain(w cluster.Worker, a cluster.Assignment) string {
 	switch {
-	case desire == cluster.DesireRemove:
+	case a.Desire == cluster.DesireRemove:
 		return w.Name + " is being removed already"
-	case desire == cluster.DesireDrain:
+	case a.SleepLevel() > 0:
+		return fmt.Sprintf("would end %s: %s", w.Name, w.State)
+	case a.Desire == cluster.DesireDrain:
 		return fmt.Sprintf("would leave %s as it is: %s", w.Name, w.State)
 	}
 	end := "finish or hand over"
@@ -126,11 +128,13 @@ func planDrain(w cluster.Worker, desire cluster.Desire) string {
 }
 
 // planResume says what a resume would do to a worker.
-func planResume(w cluster.Worker, desire cluster.Desire) string {
+func planResume(w cluster.Worker, a cluster.Assignment) string {
 	switch {
-	case desire == cluster.DesireRemove:
+	case a.Desire == cluster.DesireRemove:
 		return w.Name + " is being removed: raise the scale instead"
-	case desire == cluster.DesireRun:
+	case w.State == cluster.StateSleeping:
+		return fmt.Sprintf("would wake the server of %s", w.Name)
+	case a.Desire == cluster.DesireRun:
 		return fmt.Sprintf("would leave %s as it is: %s", w.Name, w.State)
 	case w.State == cluster.StateDraining:
 		return fmt.Sprintf("would take the drain of %s back: it goes on serving", w.Name)

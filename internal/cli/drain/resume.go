@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dynctl/dynctl/internal/cli/command"
 	"github.com/dynctl/dynctl/internal/cli/complete"
@@ -28,7 +29,7 @@ type ResumeOptions struct {
 	Targets []fleet.Target
 	DryRun  bool
 
-	verb string // resume, or uncordon
+	verb string // resume, uncordon or wake
 }
 
 // ResumeCommand makes dynctl resume.
@@ -52,12 +53,15 @@ when they and those that had no place serve; uncordon does not wait.`,
 			return o
 		},
 	})
-	fs := cmd.Flags()
+	o.flags(cmd.Flags())
+	return cmd
+}
+
+func (o *ResumeOptions) flags(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	o.AddFlags(fs, 2*time.Minute, "how long to wait for each worker", "the order is given")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would be ordered, and order nothing")
 	command.Grouped(fs, "Waiting", "dry-run")
-	return cmd
 }
 
 // resumeResult is the outcome for one worker, as -o json prints it.
@@ -77,6 +81,11 @@ func (r *resumeResult) said() string { return r.sentence }
 
 // Run gives the orders and waits until the workers serve.
 func (o *ResumeOptions) Run(ctx context.Context) error {
+	if o.verb == "wake" {
+		if err := onlyWorkers(o.verb, o.Targets); err != nil {
+			return err
+		}
+	}
 	if o.DryRun {
 		return planOrders(ctx, o.Session, o.verb, o.Targets, planResume)
 	}
@@ -161,22 +170,37 @@ func (o *ResumeOptions) settled(ctx context.Context, w *client.Watch, n cluster.
 
 // one resumes one worker and waits until it serves.
 func (o *ResumeOptions) one(ctx context.Context, c *client.Cluster, w *client.Watch, name string) (resumeResult, error) {
-	action := "cannot resume " + name
+	action := "cannot " + o.verb + " " + name
 	v := w.View()
 	a, err := fleet.Worker(o.Session, action, name, v)
 	if err != nil {
 		return resumeResult{}, err
+	}
+	if o.verb == "wake" {
+		if err := client.CanSleep(a.Engine); err != nil {
+			return resumeResult{}, &exit.Failure{Action: action, Err: err}
+		}
 	}
 	before := v.Status[name]
 	if a.Desire == cluster.DesireRun && before.State.Serving() && !a.Replace {
 		return resumeResult{State: before.State, sentence: name + " serves already."}, nil
 	}
 	begin := o.Session.Out.Now()
-	if err := c.Resume(ctx, name); err != nil {
+	give := c.Resume
+	if before.State == cluster.StateSleeping {
+		give = c.Wake
+	} else if o.verb == "wake" && a.SleepLevel() == 0 {
+		return resumeResult{}, &exit.Failure{Action: action, Err: fmt.Errorf("it is %s, and does not sleep", before.State), Tries: []string{"dynctl resume " + name, "dynctl ps"}}
+	}
+	if err := give(ctx, name); err != nil {
 		return resumeResult{}, &exit.Failure{Action: action, Err: err}
 	}
 	if o.NoWait {
-		return resumeResult{State: before.State, sentence: name + " resumes."}, nil
+		return resumeResult{State: before.State, sentence: name + " " + o.verb + "s."}, nil
+	}
+	doing := "resuming"
+	if o.verb == "wake" {
+		doing = "waking"
 	}
 	led := settle.NewLedger(begin)
 	var last cluster.Worker
@@ -203,7 +227,7 @@ func (o *ResumeOptions) one(ctx context.Context, c *client.Cluster, w *client.Wa
 		last = v.Worker(name)
 		done = obeyed && !a.Replace && last.State.Serving() && last.Generation == a.Generation
 		s = progress.Screen{
-			Operation: "resume", Subject: name, Title: name + "  " + string(last.Role) + "  resuming",
+			Operation: o.verb, Subject: name, Title: name + "  " + string(last.Role) + "  " + doing,
 			Rows: []progress.Row{led.Worker(last, v.Nodes, done, o.Session.Out.Now())}, Footer: settle.Footer,
 		}
 		if !done && obeyed && last.State == cluster.StateFailed && last.Restarts > before.Restarts {

@@ -46,8 +46,13 @@ func (d view) screen(now time.Time, over bool) progress.Screen {
 		Operation: "drain", Subject: d.name,
 		Footer: fmt.Sprintf("ctrl-c stops watching only.  undo: dynctl resume %s   force: --deadline 0 --yes", d.name),
 	}
+	if d.level > 0 {
+		s.Operation, s.Footer = "sleep", "ctrl-c stops watching only.  undo: dynctl wake "+d.name
+	}
 	state := "draining"
 	switch {
+	case over && d.level > 0:
+		state, s.Footer = "sleeping", ""
 	case over:
 		state, s.Footer = "drained", ""
 	case d.replace && !d.obeyed:
@@ -68,6 +73,9 @@ func (d view) screen(now time.Time, over bool) progress.Screen {
 		}
 	}
 	for _, st := range drainStages(d.worker.Role) {
+		if d.level > 0 && st.item == "leave-cluster" {
+			st.item, st.title = "sleep", "put the server to sleep"
+		}
 		s.Rows = append(s.Rows, d.row(st, now, over))
 	}
 	return s
@@ -167,6 +175,8 @@ func (d view) describe(r *progress.Row, now time.Time) {
 		}
 	case "leave-cluster":
 		r.Detail = "revoke lease, deregister"
+	case "sleep":
+		r.Detail = fmt.Sprintf("level %d", d.level)
 	}
 }
 

@@ -20,6 +20,8 @@ type drainer struct {
 	drainOrder
 	// replace has a successor start first; the worker goes when it is drained.
 	replace bool
+	// level is at which level the server sleeps in the end; 0 if the worker is to end.
+	level int
 
 	before cluster.WorkerStatus // as it was before the order
 	worker cluster.Worker       // newest
@@ -36,7 +38,7 @@ type drainer struct {
 
 // run gives the order and waits for its end.
 func (d *drainer) run(ctx context.Context) (Result, error) {
-	action := "cannot drain " + d.name
+	action := "cannot " + d.verb() + " " + d.name
 	v := d.watch.View()
 	a, err := fleet.Worker(d.session, action, d.name, v)
 	if err != nil {
@@ -44,8 +46,11 @@ func (d *drainer) run(ctx context.Context) (Result, error) {
 	}
 	d.before = v.Status[d.name]
 	d.look(v)
-	if a.Desire == cluster.DesireDrain && fleet.Safe(d.before) {
-		return d.result(fmt.Sprintf("%s is drained already. safe to stop.", d.name)), nil
+	if a.Desire == cluster.DesireDrain && d.rests(d.before) && d.before.Sleep == d.level {
+		return d.result(fmt.Sprintf("%s %s already. safe to stop.", d.name, d.end())), nil
+	}
+	if a.Node == "" && d.level > 0 {
+		return Result{}, &exit.Failure{Action: action, Err: errors.New("it runs on no node"), Tries: []string{"dynctl ps"}}
 	}
 	if a.Node == "" {
 		// No engine exists; the order keeps it from being started.
@@ -60,8 +65,13 @@ func (d *drainer) run(ctx context.Context) (Result, error) {
 	}
 	d.begin()
 	give := d.c.Drain
-	if d.replace {
+	switch {
+	case d.replace:
 		give = d.c.Replace
+	case d.level > 0:
+		give = func(ctx context.Context, worker string, deadline time.Time, _ bool) error {
+			return d.c.Sleep(ctx, worker, d.level, deadline)
+		}
 	}
 	if err := give(ctx, d.name, d.deadline, d.force); err != nil {
 		return Result{}, &exit.Failure{Action: action, Err: err}
@@ -69,10 +79,34 @@ func (d *drainer) run(ctx context.Context) (Result, error) {
 	if d.noWait && d.replace {
 		return d.result(fmt.Sprintf("%s drains when a successor serves, until %s.", d.name, d.until())), nil
 	}
+	if d.noWait && d.level > 0 {
+		return d.result(fmt.Sprintf("%s drains until %s, and sleeps then.", d.name, d.until())), nil
+	}
 	if d.noWait {
 		return d.result(fmt.Sprintf("%s drains until %s.", d.name, d.until())), nil
 	}
 	return d.wait(ctx)
+}
+
+// verb is the command whose order it is.
+func (d *drainer) verb() string {
+	if d.level > 0 {
+		return "sleep"
+	}
+	return "drain"
+}
+
+// end says what the worker does when the order is carried out.
+func (d *drainer) end() string {
+	if d.level > 0 {
+		return fmt.Sprintf("sleeps at level %d", d.level)
+	}
+	return "is drained"
+}
+
+// rests reports whether a status is what the order asks for.
+func (d *drainer) rests(st cluster.WorkerStatus) bool {
+	return fleet.Safe(st) && (st.State == cluster.StateSleeping) == (d.level > 0)
 }
 
 func (d *drainer) until() string {
@@ -117,15 +151,34 @@ func (d *drainer) wait(ctx context.Context) (Result, error) {
 		show.Show(view{d}.screen(now, over))
 		return over, err
 	})
+	var no *declined
+	if errors.As(err, &no) {
+		return d.result(""), d.takeBack(ctx, no)
+	}
 	if err != nil {
 		return d.result(""), d.ended(ctx, fleet.Target{Name: d.name}, fmt.Sprintf("stopped watching: %s goes on draining until %s", d.name, d.until()), err)
 	}
 	return done, nil
 }
 
+// declined is the error about a worker that serves on, as its server cannot sleep.
+type declined struct{ why string }
+
+func (d *declined) Error() string { return d.why }
+
+// takeBack takes an order back that the worker declined: nothing shall wait for it.
+func (d *drainer) takeBack(ctx context.Context, no *declined) error {
+	f := &exit.Failure{Action: d.name + " did not sleep", Err: no, Facts: []string{"it serves on"}}
+	if err := d.c.Resume(ctx, d.name); err != nil {
+		f.Facts = []string{"the order stays: " + err.Error()}
+		f.Tries = []string{"dynctl wake " + d.name + "   to take it back"}
+	}
+	return f
+}
+
 // judge decides whether the drain has ended.
 func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
-	action := d.name + " did not drain"
+	action := d.name + " did not " + d.verb()
 	a, assigned := v.Assignments[d.name]
 	st, known := v.Status[d.name]
 	if d.replace {
@@ -134,8 +187,10 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 	switch {
 	case !assigned:
 		return false, &exit.Failure{Action: action, Err: errors.New("it was removed")}
-	case a.Desire == cluster.DesireDrain:
+	case a.Desire == cluster.DesireDrain && a.Sleep == d.level:
 		d.obeyed = true
+	case d.obeyed && a.Desire == cluster.DesireDrain:
+		return false, &exit.Failure{Action: action, Err: errors.New("it was ordered something else meanwhile")}
 	case d.obeyed && a.Desire == cluster.DesireRun:
 		return false, &exit.Failure{Action: action, Err: errors.New("it was resumed meanwhile")}
 	}
@@ -143,8 +198,14 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 		d.take(st, now)
 	}
 	switch {
-	case known && fleet.Safe(st) && d.obeyed && !d.old(st):
+	case known && d.rests(st) && d.obeyed && !d.old(st):
 		return true, nil
+	case known && d.obeyed && d.level > 0 && st.State.Serving() && st.Declined.Generation == a.Generation && st.Declined.Why != "":
+		return false, &declined{st.Declined.Why}
+	case known && d.obeyed && d.level > 0 && st.State == cluster.StateFailed && st.Restarts > d.before.Restarts:
+		return false, &exit.Failure{
+			Action: action, Err: errors.New(st.Reason), Facts: []string{"its agent goes on trying"}, Tries: []string{"dynctl wake " + d.name + "   to take it back", "dynctl logs " + d.name},
+		}
 	case d.obeyed && a.Node == "":
 		return false, &exit.Failure{Action: action, Err: errors.New("its node is gone, and its requests with it")}
 	case d.overdue(now):
@@ -196,7 +257,7 @@ func (d *drainer) judgeReplaced(v client.View, now time.Time) (over bool, err er
 // that was about to be resumed says "drained" for a while; it counts only once it
 // has said so several times since the order.
 func (d *drainer) old(st cluster.WorkerStatus) bool {
-	if !fleet.Safe(d.before) || !fleet.Safe(st) || !st.Drain.StartedAt.Equal(d.before.Drain.StartedAt) {
+	if st.State != d.before.State || !fleet.Safe(d.before) || !fleet.Safe(st) || !st.Drain.StartedAt.Equal(d.before.Drain.StartedAt) {
 		return false
 	}
 	if !st.UpdatedAt.Equal(d.before.UpdatedAt) {
@@ -240,6 +301,9 @@ func (d *drainer) sentence(now time.Time) string {
 		}
 		return text + "; " + d.successor.Name + " serves in its place. safe to stop."
 	}
+	if d.level > 0 {
+		return fmt.Sprintf("%s %s after %s: %s. dynctl wake brings it back.", d.name, d.end(), human.Duration(d.took(now)), s.Ends())
+	}
 	return fmt.Sprintf("%s drained in %s: %s%s. safe to stop.", d.name, human.Duration(d.took(now)), s.Ends(), d.cutOffText(s))
 }
 
@@ -259,13 +323,18 @@ func (d *drainer) cutOffText(s *cluster.DrainStatus) string {
 // late lists what keeps the worker and the ways on.
 func (d *drainer) late(now time.Time) error {
 	f := &exit.Failure{
-		Action: fmt.Sprintf("%s did not drain in %s", d.name, human.Duration(now.Sub(d.ordered))), Err: errNotDrained, Code: exit.Deadline,
+		Action: fmt.Sprintf("%s did not %s in %s", d.name, d.verb(), human.Duration(now.Sub(d.ordered))), Err: errNotDrained, Code: exit.Deadline,
 		Facts: []string{"it stays draining and takes no new requests"},
 		Tries: []string{
 			"dynctl drain " + d.name + " --deadline 10m   to wait on",
 			"dynctl resume " + d.name + "   to take it back",
 			"dynctl drain " + d.name + " --deadline 0 --yes   to cut off what runs; other workers continue it",
 		},
+	}
+	if d.level > 0 {
+		f.Tries = []string{
+			fmt.Sprintf("dynctl sleep %s --level %d --deadline 10m   to wait on", d.name, d.level), "dynctl wake " + d.name + "   to take it back",
+		}
 	}
 	switch s := d.seen; {
 	case !d.stale.IsZero():

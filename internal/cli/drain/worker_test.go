@@ -65,10 +65,10 @@ func TestWordsForImages(t *testing.T) {
 			t.Errorf("%v: %q", tc.targets, got)
 		}
 	}
-	if got := planDrain(known["worker-1"], cluster.DesireRun); got != "would drain worker-1: ready, 3 images to finish" {
+	if got := planDrain(known["worker-1"], cluster.Assignment{Desire: cluster.DesireRun}); got != "would drain worker-1: ready, 3 images to finish" {
 		t.Errorf("%q", got)
 	}
-	if got := planDrain(known["worker-2"], cluster.DesireRun); got != "would drain worker-2: ready, 4 sequences to finish or hand over" {
+	if got := planDrain(known["worker-2"], cluster.Assignment{Desire: cluster.DesireRun}); got != "would drain worker-2: ready, 4 sequences to finish or hand over" {
 		t.Errorf("%q", got)
 	}
 	if _, n, got := planNode(true, v.Nodes[0], known, v); n != 7 || got != "would drain node-1: 3 workers (worker-1, worker-2, worker-3) would leave, 4 sequences and 3 images to finish or hand over" {

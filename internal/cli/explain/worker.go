@@ -105,6 +105,8 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 		}
 	case cluster.StateDraining:
 		explainDraining(x, v, a, assigned, w, now)
+	case cluster.StateSleeping:
+		explainSleeping(x, a, assigned, w)
 	case cluster.StateDrained:
 		if w.Drain != nil {
 			x.since(w.Drain.EndedAt)
@@ -130,6 +132,22 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 	}
 	x.workerFacts(v, a, assigned, w)
 	return x
+}
+
+func explainSleeping(x *Explanation, a cluster.Assignment, assigned bool, w cluster.Worker) {
+	x.Why, x.Try = w.Reason, []string{"dynctl wake " + w.Name}
+	switch {
+	case !assigned || a.SleepLevel() == 0:
+		x.Next = "it serves when its server is awake"
+	case w.Sleep == 0:
+		x.Next = "it takes no requests until dynctl wake"
+	default:
+		x.Why = fmt.Sprintf("dynctl sleep has put its server to sleep at level %d", w.Sleep)
+		if w.Drain != nil {
+			x.since(w.Drain.EndedAt)
+		}
+		x.Next = "it sleeps until dynctl wake"
+	}
 }
 
 func explainPending(x *Explanation, v client.View, a cluster.Assignment, w cluster.Worker) {

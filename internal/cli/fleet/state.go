@@ -36,7 +36,7 @@ func LastServing(sess *session.Session, name string, v client.View) bool {
 
 // Safe reports whether a worker says that nothing of it is left. Nothing else counts.
 func Safe(st cluster.WorkerStatus) bool {
-	return (st.State == cluster.StateDrained || st.State == cluster.StateStopped) && st.Drain != nil && st.Drain.Safe
+	return (st.State == cluster.StateDrained || st.State == cluster.StateStopped || st.State == cluster.StateSleeping) && st.Drain != nil && st.Drain.Safe
 }
 
 // DrainText says in a few words what the drain of a worker waits for.

@@ -22,7 +22,7 @@ func StateLook(s cluster.State, p term.Palette) (mark string, paint func(string)
 		return "●", p.Good
 	case cluster.StateDraining:
 		return "◐", p.Warn
-	case cluster.StateDrained, cluster.StateStopped:
+	case cluster.StateDrained, cluster.StateStopped, cluster.StateSleeping:
 		return "◇", p.Dim
 	case cluster.StateDegraded:
 		return "▲", p.Warn

@@ -96,6 +96,10 @@ func (p *plan) vllm() error {
 		return err
 	}
 	p.flag("--enable-prompt-tokens-details") // what of a prompt was in the cache
+	if p.Server.Sleep {
+		p.flag("--enable-sleep-mode")
+		p.variable("VLLM_SERVER_DEV_MODE", "1") // without it nobody can order it
+	}
 	switch p.connector() {
 	case "nixl":
 		p.add("--kv-transfer-config", `{"kv_connector":"NixlConnector","kv_role":"kv_both"}`)
@@ -148,6 +152,10 @@ func (p *plan) sglang() error {
 		return err
 	}
 	p.flag("--enable-metrics")
+	if p.Server.Sleep {
+		p.flag("--enable-memory-saver")
+		p.flag("--enable-weights-cpu-backup")
+	}
 	if exchanges {
 		p.add("--disaggregation-mode", string(p.Role))
 		if p.Role == cluster.RolePrefill {

@@ -214,7 +214,7 @@ func (g *Gatherer) actions(now time.Time, v View) {
 	}
 	for _, name := range sortedNames(v.Assignments) {
 		a, st := v.Assignments[name], v.Status[name]
-		if v.attached(a) || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
+		if v.attached(a) || a.Desire == cluster.DesireDrain && (st.State == cluster.StateDrained || st.State == cluster.StateSleeping) {
 			continue
 		}
 		switch {

@@ -20,6 +20,8 @@ func StateWord(w *cluster.Worker) string {
 		return "unknown"
 	case w.State == cluster.StateDegraded && w.Reason != "":
 		return w.Reason
+	case w.State == cluster.StateSleeping && w.Sleep > 0:
+		return fmt.Sprintf("sleeping %d", w.Sleep)
 	case w.State == cluster.StateLoading && w.Progress > 0 && w.Progress <= 1:
 		return fmt.Sprintf("loading %d%%", int(w.Progress*100))
 	}
@@ -35,7 +37,7 @@ func StateLook(g *draw.Glyphs, s cluster.State) (string, draw.Style) {
 		return g.Starting, draw.Plain
 	case cluster.StateDraining:
 		return g.Draining, draw.Warn
-	case cluster.StateDrained, cluster.StateStopped:
+	case cluster.StateDrained, cluster.StateStopped, cluster.StateSleeping:
 		return g.Drained, draw.Dim
 	case cluster.StateDegraded:
 		return g.Degraded, draw.Warn

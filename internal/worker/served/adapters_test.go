@@ -96,7 +96,7 @@ func TestAdaptersChange(t *testing.T) {
 		loads(s.Waits.Probe)
 		f.set(func(f *fake) { f.facts.Adapters = []string{"c"} })
 		for range 30 { // failures all the time do not put the look off
-			_ = s.failed(&external.Request{PreprocessedRequest: &protocol.PreprocessedRequest{Adapter: "a"}}, errors.New("404"))
+			_ = s.failed(t.Context(), &external.Request{PreprocessedRequest: &protocol.PreprocessedRequest{Adapter: "a"}}, errors.New("404"))
 			time.Sleep(s.Waits.Doubt / 20)
 		}
 		synctest.Wait()

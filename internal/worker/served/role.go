@@ -167,7 +167,7 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 	case err == nil:
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the server ended an answer without a reason"}
 	}
-	return d.s.failed(r, err)
+	return d.s.failed(ctx, r, err)
 }
 
 // answer passes on what a server generates for one request.
@@ -306,7 +306,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	d.s.leg(func(l *legs) { l.begun++ })
 	done, err := d.s.Engine.Prefill(ctx, r)
 	if err != nil {
-		err = prefillError(ctx, d.s.failed(r, err))
+		err = prefillError(ctx, d.s.failed(ctx, r, err))
 		if caller.Err() == nil { // it is not because the frontend left
 			d.s.leg(func(l *legs) { l.failed, l.failure = l.failed+1, cut(err.Error()) })
 		}

@@ -87,7 +87,9 @@ func TestRequestsOfServersThatEnd(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	f.generate = func(ctx context.Context, _ *external.Request, _ func(protocol.EngineOutput) error) error { return fail(ctx) }
+	f.generate = func(ctx context.Context, _ *external.Request, _ func(protocol.EngineOutput) error) error {
+		return fail(ctx)
+	}
 	f.prefill = func(ctx context.Context, _ *external.Request) (external.Prefilled, error) {
 		return external.Prefilled{}, fail(ctx)
 	}

@@ -54,6 +54,8 @@ type Events interface {
 	// calls at when it looks.
 	Resident(ctx context.Context, at func()) ([]uint64, error)
 	Status() cluster.ServerEvents
+	// Forget gives all blocks up: the server has lost them.
+	Forget()
 }
 
 // ErrNoClear is returned where somebody wants the prefix cache of a server cleared.
@@ -66,12 +68,13 @@ type Waits struct {
 	Probe  time.Duration // between two looks at what it is, and which adapters it has
 	Doubt  time.Duration // to such a look after the failure of an adapter
 	Ask    time.Duration // for an answer
+	Sleep  time.Duration // until it sleeps, or has woken
 	// Failures is how often in a row its health may fail before the worker ends.
 	Failures int
 }
 
 // DefaultWaits are the waits outside tests.
-var DefaultWaits = Waits{Load: time.Second, Health: 2 * time.Second, Probe: 10 * time.Second, Doubt: time.Second, Ask: 2 * time.Second, Failures: 3}
+var DefaultWaits = Waits{Load: time.Second, Health: 2 * time.Second, Probe: 10 * time.Second, Doubt: time.Second, Ask: 2 * time.Second, Sleep: 5 * time.Minute, Failures: 3}
 
 // maxOpen bounds the requests that a worker has at its server; beyond it, others shall take them.
 const maxOpen = 4096
@@ -82,6 +85,7 @@ type Server struct {
 	// over ends when Run does: requests cannot go on then.
 	over    context.Context
 	endOver context.CancelCauseFunc
+	turned  chan struct{} // capacity 1; see Turned
 
 	// doubt asks Run to look soon whether the server still has its adapters.
 	doubt chan struct{}
@@ -90,7 +94,8 @@ type Server struct {
 	adapters []string      // that are offered, sorted; the list is never changed
 	odd      int           // adapters that are not
 	changed  chan struct{} // closed when adapters change
-	closed   bool          // to new requests
+	sleep    sleeping
+	closed   bool // to new requests
 	requests map[*request]struct{}
 	load     external.Load // as last told; a figure that was never told is nil
 	noLoad   string        // why it was not told
@@ -151,9 +156,10 @@ func New(cfg Config) *Server {
 	if cfg.Waits == (Waits{}) {
 		cfg.Waits = DefaultWaits
 	}
-	s := &Server{Config: cfg, requests: map[*request]struct{}{}, doubt: make(chan struct{}, 1), changed: make(chan struct{})}
+	s := &Server{Config: cfg, requests: map[*request]struct{}{}, turned: make(chan struct{}, 1), doubt: make(chan struct{}, 1), changed: make(chan struct{})}
 	s.adapters, s.odd = offered(cfg.Facts.Adapters)
 	s.over, s.endOver = context.WithCancelCause(context.Background())
+	s.sleep.awake, s.sleep.doze = context.WithCancelCause(context.Background())
 	return s
 }
 
@@ -192,7 +198,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 				return err
 			}
 		case <-look.C:
-			err := s.ask(ctx, s.Engine.Health)
+			err := s.well(ctx)
 			if err == nil {
 				failures = 0
 				look.Reset(s.Waits.Health)
@@ -269,31 +275,6 @@ func (s *Server) look(ctx context.Context) (l external.Load, err error) {
 
 func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFailure)], "") }
 
-// during returns the context of a request, which ends with Run, too.
-func (s *Server) during(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-// failed returns what a frontend is told of the error of a request: another worker may do better
-// if this one has ended. An adapter that failed may be gone.
-func (s *Server) failed(r *external.Request, err error) error {
-	if err != nil && r.Adapter != "" {
-		select {
-		case s.doubt <- struct{}{}:
-		default:
-		}
-	}
-	if err == nil || s.over.Err() == nil {
-		return err
-	}
-	return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the worker ends: " + context.Cause(s.over).Error()}
-}
-
 // admit takes a request in.
 func (s *Server) admit(p *protocol.PreprocessedRequest) (*request, error) {
 	s.mu.Lock()
@@ -301,6 +282,8 @@ func (s *Server) admit(p *protocol.PreprocessedRequest) (*request, error) {
 	switch {
 	case s.closed:
 		return nil, &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "the worker is draining"}
+	case s.sleep.asleep:
+		return nil, errAsleep
 	case len(s.requests) >= maxOpen:
 		s.stats.RejectedTotal++
 		return nil, &requestplane.RemoteError{Kind: requestplane.KindOverloaded, Message: fmt.Sprintf("%d requests are at the server", maxOpen)}

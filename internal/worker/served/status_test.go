@@ -31,6 +31,8 @@ func (f *follower) Resident(_ context.Context, at func()) ([]uint64, error) {
 	return []uint64{3, 5}, nil
 }
 
+func (f *follower) Forget() {}
+
 func (f *follower) Status() cluster.ServerEvents { return cluster.ServerEvents{Endpoint: "tcp://a:2"} }
 
 // A card tells the limits of the server, and with whom it exchanges KV.

@@ -63,6 +63,10 @@ func Workers(v client.View, start string) Finding {
 			if worst != Fail {
 				worst, fix = Fail, "dynctl logs "+w.Name
 			}
+		case cluster.StateSleeping:
+			if worst == OK {
+				worst, fix = Warn, "dynctl wake "+w.Name
+			}
 		case cluster.StateDraining, cluster.StateDrained:
 			if worst == OK {
 				worst, fix = Warn, "dynctl resume "+w.Name
