@@ -42,7 +42,10 @@ func TestAttachServer(t *testing.T) {
 	clitest.Has(t, "adapters", w.ok("explain", "worker", "worker-3").stdout, "adapters", "sql, tuned")
 	clitest.Has(t, "topology", w.ok("get", "topology", "-o", "yaml").stdout, "attached:\n", "- url: http://gpu-3:8001\n", "kv_events: tcp://gpu-3:5557\n")
 	clitest.Has(t, "completion", w.ok("__complete", "detach", "").stdout, "http://gpu-3:8001\tprefill big\n")
+	clitest.Has(t, "completion of connectors", w.ok("__complete", "attach", "http://a:1", "--engine", "vllm", "--connector", "").stdout, "nixl\nmooncake\nnone\n")
 	for args, want := range map[string]string{
+		"http://a:1 --engine vllm --model m --kv-replay x": `server.kv_replay: "x" is not of the form tcp://host:port`,
+		"http://a:1 --host b --model m":                    "--host belongs to --engine",
 		"http://a:1 --engine rocm --model m":               `engine: "rocm" is not one of`,
 		"http://a:1 --engine vllm":                         "name the model that the server serves: --model",
 		"http://a:1 --engine vllm --role cook --model m":   "--role: unknown role",
@@ -71,6 +74,21 @@ func TestAttachServer(t *testing.T) {
 	w.ok("detach", "http://gpu-4:8001")
 	if got := w.topology(); got.Attached != nil || w.ok("ps", "-q").stdout != "worker-1\nworker-2\nworker-5\n" {
 		t.Errorf("left: %+v", got)
+	}
+}
+
+// What topology files can say of a server, flags can say, too.
+func TestAttachServerFlags(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(0, 1)
+	w.run("attach", "http://gpu-3:8001", "--engine", "vllm", "--model", "big", "--kv-events", "tcp://gpu-3:5557", "--kv-replay", "tcp://gpu-3:5558",
+		"--served-model", "org/big", "--host", "10.0.0.3", "--bootstrap-port", "8999", "--connector", "mooncake", "--pair", "a", "--no-wait")
+	want := cluster.External{
+		URL: "http://gpu-3:8001", Events: "tcp://gpu-3:5557", Replay: "tcp://gpu-3:5558", Model: "org/big", Host: "10.0.0.3", BootstrapPort: 8999, Connector: "mooncake", Pair: "a",
+	}
+	if got := w.topology(); len(got.Attached) != 1 || got.Attached[0].Engine.Server != want {
+		t.Errorf("declared %+v", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,11 @@ computes for a model until this command ends. docs/sdk.md describes its requests
 	fs.StringVar(&o.role, "role", string(cluster.RoleDecode), "prefill or decode")
 	fs.StringVar(&server.Events, "kv-events", "", "where it publishes KV events, as tcp://host:port, or off")
 	fs.StringVar(&server.Connector, "connector", "", "how it exchanges KV, or none (default: the engine's usual way)")
+	fs.StringVar(&server.Replay, "kv-replay", "", "where missed KV events are asked for, as tcp://host:port")
+	fs.StringVar(&server.Model, "served-model", "", "name by which it knows the model (default: --model)")
+	fs.StringVar(&server.Host, "host", "", "where other servers reach it to exchange KV (default: where it says)")
+	command.Count(fs, &server.BootstrapPort, "bootstrap-port", 0, "port where servers meet: of SGLang, and of Mooncake; 0 means the usual one")
+	fs.StringVar(&server.Pair, "pair", "", "exchange KV only with servers of the same text")
 	fs.StringVar(&server.KeyFile, "api-key-file", "", "file on the node with its API key")
 	fs.StringVar(&server.CAFile, "ca-file", "", "file on the node with certificates to check its own against")
 	fs.StringVar(&o.Service.ReadyURL, "ready-url", "", "ask here if the service is ready (default: if it accepts connections)")
@@ -66,10 +72,30 @@ computes for a model until this command ends. docs/sdk.md describes its requests
 	command.Count(fs, &o.Model.Concurrent, "concurrent", 0, "requests that the service handles well at a time; 0 means 64")
 	o.AddFlags(fs, 5*time.Minute, "how long to wait for a server", "it is declared")
 	command.Grouped(fs, "Flags", "timeout", "no-wait", "progress")
+	command.Rare(fs, "kv-replay", "served-model", "host", "bootstrap-port", "pair")
 	_ = cmd.MarkFlagDirname("model-dir") // fails for unknown flags only
 	_ = cmd.RegisterFlagCompletionFunc("engine", complete.Words(cluster.ExternalBackends()...))
+	_ = cmd.RegisterFlagCompletionFunc("connector", connectors)
+	_ = cmd.RegisterFlagCompletionFunc("kv-events", complete.Words("tcp://", cluster.EventsOff))
+	_ = cmd.RegisterFlagCompletionFunc("kv-replay", complete.Words("tcp://"))
 	_ = cmd.RegisterFlagCompletionFunc("role", complete.Words(string(cluster.RolePrefill), string(cluster.RoleDecode)))
 	return cmd
+}
+
+// connectors completes those of the engine that was given, or of all.
+func connectors(cmd *cobra.Command, _ []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+	backends := cluster.ExternalBackends()
+	if given := cmd.Flag("engine").Value.String(); given != "" {
+		backends = []string{given}
+	}
+	for _, b := range backends {
+		for _, name := range cluster.ExternalConnectors(b) {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 // again is the pause before a lost service is attached anew.

@@ -22,7 +22,7 @@ import (
 )
 
 // serverFlags are the flags of --engine alone.
-var serverFlags = []string{"role", "kv-events", "connector", "api-key-file", "ca-file"}
+var serverFlags = []string{"role", "kv-events", "kv-replay", "connector", "served-model", "host", "bootstrap-port", "pair", "api-key-file", "ca-file"}
 
 // serverOptions make a server of another engine a worker.
 type serverOptions struct {
