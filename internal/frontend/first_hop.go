@@ -26,6 +26,10 @@ type firstHop struct {
 	bootstrap *protocol.BootstrapInfo
 	deadline  time.Time
 	decision  cluster.RouterDecision // that chose the worker
+	// cached counts the tokens of the prompt that the prefill worker found in its cache; counted
+	// says that it knows. They are set when followed is closed, or when there is none.
+	cached  int
+	counted bool
 	// answer is set if the prefill worker has given the whole answer.
 	answer []protocol.EngineOutput
 	// failed is closed when a prefill that runs beside its decode worker has failed, and why
@@ -116,6 +120,9 @@ func (h *firstHop) follow(ctx context.Context) {
 		}
 	}
 	h.computed(ctx, out.Timing)
+	if h.rt.Backend != "" { // nothing is kept for the decode server
+		h.flight.End()
+	}
 }
 
 // computed records that the prefill worker has computed the prompt; timing, if not nil,
@@ -125,6 +132,7 @@ func (h *firstHop) computed(ctx context.Context, timing *protocol.Timing) {
 	if timing == nil { // of the release before
 		return
 	}
+	h.cached, h.counted = timing.CachedTokens, !timing.CacheUnknown
 	d := &h.decision
 	d.Prefill, d.Overlap, d.OverlapUnknown = d.Chosen, timing.CachedTokens/h.card.BlockSize, timing.CacheUnknown
 	if d.OverlapUnknown {
@@ -167,6 +175,29 @@ func (h *firstHop) close() {
 	}
 	h.stream.Close()
 	h.flight.End()
+}
+
+// arrived ends the prefill of an answer that begins to come. What a server tells of the prompt that
+// it has computed may still be on its way.
+func (g *generation) arrived(t *protocol.Timing) {
+	h := g.hop
+	if h == nil || h.rt.Backend == "" || t.PrefillWay == "" {
+		g.endHop()
+		return
+	}
+	g.counts = &prefillCount{hop: h}
+	if h.followed == nil {
+		g.endHop()
+	}
+	g.hop, g.pulled = nil, protocol.Timing{}
+}
+
+// endCounts ends the waiting for what a prefill server tells.
+func (g *generation) endCounts() {
+	if g.counts != nil && g.counts.hop.followed != nil {
+		g.counts.hop.close()
+	}
+	g.counts = nil
 }
 
 // endHop releases the KV that a prefill worker keeps for the request, if any.

@@ -45,6 +45,7 @@ type generation struct {
 	held        bool             // by the last choice: the session allows only its worker
 	at          cluster.Instance // the worker of the last attempt
 	timing      protocol.Timing  // of the first output
+	counts      *prefillCount    // of the prefill server of this attempt's answer; nil without one
 	pulled      protocol.Timing  // of the prefill worker whose KV is pulled; zero without one
 	decodeNS    int64            // of all workers that told it
 	handovers   int              // of the sequence, with its KV
@@ -99,6 +100,7 @@ func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedReques
 // to emit, in order and exactly once. An error of emit ends it.
 func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) error) error {
 	defer g.endHop()
+	defer g.endCounts()
 	for {
 		if g.req.Stop.MaxTokens <= 0 && g.req.Output.PromptLogprobs == nil && g.req.Body == nil {
 			// The worker was lost after the last token but before the finish reason, or
@@ -270,6 +272,7 @@ func (e *emitError) Error() string { return e.err.Error() }
 // complete, or g.moved names the worker that continues.
 func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight *router.Flight, emit func(protocol.EngineOutput) error) (progress bool, err error) {
 	defer flight.End()
+	g.endCounts()
 	g.attempts++
 	g.began, g.at = time.Now(), inst
 	leave := g.f.metrics.EnterStage(metrics.StageDispatch)
@@ -313,9 +316,11 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
 			beside()
-			g.endHop() // the KV has arrived or is not wanted
+			g.arrived(out.Timing) // the KV has arrived or is not wanted
 		}
-		if out.Usage != nil && g.timing.CacheUnknown {
+		if g.counts != nil {
+			g.counts.correct(ctx, &out)
+		} else if out.Usage != nil && g.timing.CacheUnknown {
 			g.foundCached(ctx, out.Usage.CachedTokens) // it is told at the end
 		}
 		g.decoded(ctx, out.DecodeNS)

@@ -262,6 +262,85 @@ func raw(objects ...string) generator {
 	}
 }
 
+// The decode server of a pair counts the whole prompt as cached: what clients are told is what the
+// prefill server found, in streams and whole answers, and nothing where that one does not tell.
+func TestCachedTokensOfPairs(t *testing.T) {
+	const usage = `"usage":{"prompt_tokens":11,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":11,"audio_tokens":0}}`
+	for name, tc := range map[string]struct {
+		concurrent, unknown bool
+		late                bool // the prefill server tells after the decode server
+		want                string
+	}{
+		"sequential":          {want: `"cached_tokens":4`},
+		"sequential, unknown": {unknown: true, want: `"cached_tokens":null`},
+		"concurrent":          {concurrent: true, want: `"cached_tokens":4`},
+		"concurrent, late":    {concurrent: true, late: true, want: `"cached_tokens":4`},
+		"concurrent, unknown": {concurrent: true, unknown: true, want: `"cached_tokens":null`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			answered := make(chan struct{}, 8)
+			kind, way := vllmWorker("a"), protocol.WayPull
+			if tc.concurrent {
+				kind, way = sglangWorker, protocol.WayBackground
+			}
+			text := func(fk *fake) {
+				textModel(fk)
+				kind(fk)
+			}
+			timing := &protocol.Timing{CachedTokens: 4, CacheUnknown: tc.unknown}
+			w.prefiller("p", func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+				if !tc.concurrent {
+					return handsOverWith(ctx, send, timing, protocol.DisaggregatedParams{Worker: "p", Deadline: req.Disagg.Deadline, Handoff: json.RawMessage("{}"), CacheUnknown: tc.unknown, Cached: 4})
+				}
+				if err := send(protocol.EngineOutput{}); err != nil {
+					return err
+				}
+				if tc.late {
+					<-answered
+				}
+				return send(protocol.EngineOutput{Timing: timing})
+			}, text)
+			w.fake("d", func(_ context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+				begin := protocol.EngineOutput{Timing: &protocol.Timing{PrefillWay: way, CacheUnknown: true}, Raw: json.RawMessage(`{"id":"1","choices":[]}`)}
+				if !strings.Contains(string(req.Body), `"stream":true`) {
+					begin.Raw = json.RawMessage(`{"id":"1",` + usage + `}`)
+				} else if err := send(begin); err != nil {
+					return err
+				} else {
+					begin = protocol.EngineOutput{Raw: json.RawMessage(`{"id":"1","choices":[],` + usage + `}`)}
+				}
+				answered <- struct{}{}
+				if err := send(begin); err != nil {
+					return err
+				}
+				return send(protocol.EngineOutput{Finish: protocol.FinishStop, Usage: &protocol.Usage{PromptTokens: 11, CompletionTokens: 7, CachedTokens: 11}})
+			}, text)
+			f := w.routed(routing(), 1, 1)
+			for _, stream := range []string{"", `,"stream":true`} {
+				resp, err := http.Post(f.url+"/v1/completions", "application/json", strings.NewReader(`{"model":"tiny","prompt":"`+strings.Repeat("word ", 200)+`"`+stream+`}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if err != nil || !strings.Contains(string(got), tc.want) || strings.Contains(string(got), `"cached_tokens":11`) || !strings.Contains(string(got), `"audio_tokens":0`) {
+					t.Errorf("stream %q: %v\n%s", stream, err, got)
+				}
+			}
+		})
+	}
+}
+
+// handsOverWith answers as a prefill server and holds the KV.
+func handsOverWith(ctx context.Context, send func(protocol.EngineOutput) error, timing *protocol.Timing, params protocol.DisaggregatedParams) error {
+	if err := send(protocol.EngineOutput{Timing: timing, Params: &params}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
 func TestBodiesAreForwarded(t *testing.T) {
 	w := newWorld(t)
 	chunks := []string{`{"id":"1","model":"other","choices":[{"delta":{"reasoning_content":"a\n"}}],"n":9007199254740993}`, "{\"id\":\"1\",\n\"choices\":[]}"}

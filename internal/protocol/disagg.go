@@ -89,10 +89,12 @@ type DisaggregatedParams struct {
 	// Handoff is what a server of an engine that others wrote tells another one, byte for
 	// byte. Only Worker, ID, Tokens, Deadline and what follows are set beside it. RequestID is
 	// that of the first leg: some servers know the second one by it. Cached counts the tokens of
-	// the prompt that the prefill server found in its cache.
+	// the prompt that the prefill server found in its cache, unless CacheUnknown.
 	Handoff   json.RawMessage `json:"handoff,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
 	Cached    int             `json:"cached_tokens,omitempty"`
+
+	CacheUnknown bool `json:"cache_unknown,omitempty"`
 }
 
 // BootstrapInfo names a room at a prefill worker's bootstrap endpoint. The prefill

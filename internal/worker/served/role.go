@@ -206,8 +206,9 @@ func (a *answer) take(out protocol.EngineOutput) error {
 			a.usage = *u
 		}
 	}
-	if h := a.p.Disagg.Params; h != nil && h.Handoff != nil {
-		cached = h.Cached // the decode server has the whole prompt
+	if told, other := elsewhere(&a.p.Disagg); other {
+		cached = told // the decode server has the whole prompt
+		a.usage.CachedTokens = max(cached, 0)
 	}
 	a.usage.CachedTokens = max(a.usage.CachedTokens, cached)
 	out.Timing = nil
@@ -244,6 +245,18 @@ func (a *answer) take(out protocol.EngineOutput) error {
 		return errEnough
 	}
 	return nil
+}
+
+// elsewhere reports whether another server has computed the prompt, and how many tokens of it that
+// one had in its cache; -1 if that is not known here.
+func elsewhere(d *protocol.DisaggHints) (cached int, other bool) {
+	switch h := d.Params; {
+	case h != nil && h.Handoff != nil && h.CacheUnknown:
+		return -1, true
+	case h != nil && h.Handoff != nil:
+		return h.Cached, true
+	}
+	return -1, d.Bootstrap != nil && d.Bootstrap.Place != nil
 }
 
 func (a *answer) fail(err error) error {
@@ -338,7 +351,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 		deadline = time.Now().Add(done.Lease)
 	}
 	err = send(protocol.EngineOutput{Timing: timing, Params: &protocol.DisaggregatedParams{
-		Worker: d.Worker, ID: d.ID(), Deadline: deadline, Handoff: done.Handoff, RequestID: p.RequestID, Cached: max(done.CachedTokens, 0), Tokens: len(p.TokenIDs),
+		Worker: d.Worker, ID: d.ID(), Deadline: deadline, Handoff: done.Handoff, RequestID: p.RequestID, Cached: max(done.CachedTokens, 0), CacheUnknown: done.CachedTokens < 0, Tokens: len(p.TokenIDs),
 	}})
 	if err != nil {
 		return err

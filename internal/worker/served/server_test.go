@@ -469,6 +469,19 @@ func TestFirstLegs(t *testing.T) {
 	if err != nil || out[0].Timing.Prefill != "w" || out[0].Timing.PrefillWay != protocol.WayPull || out[0].Timing.CachedTokens != 64 || out[0].Usage.CachedTokens != 64 {
 		t.Errorf("%+v, %v", out, err)
 	}
+	// What the prefill server does not tell, or tells the frontend alone, is not the decode
+	// server's count.
+	second.Disagg.Params.CacheUnknown = true
+	for _, hints := range []protocol.DisaggHints{second.Disagg, {Bootstrap: &protocol.BootstrapInfo{Place: &cluster.ServerPlace{Host: "h", Port: 1}}}} {
+		f.generate = func(_ context.Context, _ *external.Request, emit func(protocol.EngineOutput) error) error {
+			return emit(protocol.EngineOutput{Raw: json.RawMessage("{}"), Finish: protocol.FinishLength, Usage: &protocol.Usage{PromptTokens: 9, CachedTokens: 9}})
+		}
+		body := protocol.PreprocessedRequest{Body: json.RawMessage("{}"), Disagg: hints}
+		out, err = serve(t.Context(), t, s, cluster.RoleDecode, body)
+		if err != nil || !out[0].Timing.CacheUnknown || out[0].Usage.CachedTokens != 0 || out[0].Usage.PromptTokens != 9 {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
 	// Without a deadline, or with a place where servers do not meet, nothing is computed.
 	p.Disagg.Deadline = time.Time{}
 	if _, err := serve(t.Context(), t, s, cluster.RolePrefill, p); err == nil {
