@@ -215,9 +215,11 @@ type FrontendStats struct {
 	TTFT       Histogram  `json:"ttft"`
 	ITL        Histogram  `json:"itl"`
 	Queue      Histogram  `json:"queue"` // arrival to admission by an engine
-	// Models tells the load of each model apart, in the order of their names. Requests for
-	// models that nobody declares are in none. It is nil from a frontend of an earlier release.
-	Models []ModelLoad `json:"models"`
+	// Models tells the load of each model apart, in the order of their names; models without
+	// requests are left out, and so are those that nobody declares.
+	Models []ModelLoad `json:"models,omitempty"`
+	// PerModel is set where Models are counted. Frontends of earlier releases do not.
+	PerModel bool `json:"per_model,omitempty"`
 }
 
 // ModelLoad is the load of one model at one frontend, in one second.

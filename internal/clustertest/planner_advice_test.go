@@ -190,7 +190,7 @@ func TestPlannerAdvises(t *testing.T) {
 	told.until(t, "node-1 observes the load", func(r planner.Report) bool {
 		return r.Node == "node-1" && r.Observed.Arrived > 0 && r.Observed.Start.After(killed)
 	})
-	for end := time.Now().Add(patience.Soon); !strings.Contains(c.Metrics(), "\ndynamo_planner_num_d_workers 1\n"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience.Soon); !strings.Contains(c.Metrics(), "\ndynamo_planner_num_d_workers{pool=\"\"} 1\n"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the node that leads has no metrics of the planner")
 		}

@@ -189,7 +189,7 @@ func TestStatsArePublished(t *testing.T) {
 			all.TTFT.Add(s.TTFT)
 			all.ITL.Add(s.ITL)
 			all.Queue.Add(s.Queue)
-			if s.Models == nil {
+			if !s.PerModel {
 				t.Error("nobody counts the models")
 			}
 			all.Models = append(all.Models, s.Models...)
@@ -251,7 +251,7 @@ func TestServedIsSampled(t *testing.T) {
 	if want := seconds * cluster.MaxServed / 2; late < want-285 || late > want+285 {
 		t.Errorf("%d of %d are from the second half", late, seconds*cluster.MaxServed)
 	}
-	if x := s.take(); len(x.Models) != 0 || x.Models == nil {
+	if x := s.take(); len(x.Models) != 0 || !x.PerModel {
 		t.Errorf("left over: %+v", x)
 	}
 }

@@ -92,7 +92,7 @@ func (s *stats) take() cluster.FrontendStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.s
-	out.Models = make([]cluster.ModelLoad, 0, len(s.models)) // not nil, which says that nobody counts them
+	out.PerModel = true
 	for _, name := range slices.Sorted(maps.Keys(s.models)) {
 		m := *s.models[name]
 		if most := max(cluster.MaxServedAll/len(s.models), 1); len(m.Served) > most {

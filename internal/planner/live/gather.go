@@ -82,7 +82,7 @@ func (g *Gatherer) Frontend(now time.Time, f cluster.FrontendStats, model string
 		return
 	}
 	g.frontends[f.Frontend], g.newest = now, now
-	if f.Models == nil {
+	if !f.PerModel {
 		g.untold = f.Frontend
 	}
 	load := f.Of(model)

@@ -43,7 +43,7 @@ func view(statuses ...cluster.WorkerStatus) View {
 
 // loads are the figures of a frontend with the requests of one model.
 func loads(model string, started int, served []cluster.ServedRequest, of int) cluster.FrontendStats {
-	return cluster.FrontendStats{Frontend: "node-1", Models: []cluster.ModelLoad{{Model: model, Started: started, Served: served, ServedOf: of}}}
+	return cluster.FrontendStats{Frontend: "node-1", PerModel: true, Models: []cluster.ModelLoad{{Model: model, Started: started, Served: served, ServedOf: of}}}
 }
 
 // tell sends the frontend's figures of the seconds from and to, with so many requests each.

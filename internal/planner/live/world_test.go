@@ -396,7 +396,7 @@ func (w *world) speak() {
 		all.Models = append(all.Models, loads("n", w.other, nil, 0).Models...)
 	}
 	if w.former {
-		all.Models, all.Started = nil, w.rate
+		all.Models, all.PerModel, all.Started = nil, false, w.rate
 	}
 	publish(cluster.ComponentFrontend, cluster.TopicFrontendStats, all)
 	w.heard = time.Now()
