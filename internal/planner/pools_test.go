@@ -263,6 +263,14 @@ func TestNeediestFirst(t *testing.T) {
 			}
 		}
 	}
+	none := cfg
+	none.Decode.Min = 0
+	for want, missed := range [][2]int{{9, 1}, {1, 9}} {
+		all := Share(at(5), Budget{Devices: 1}, []Seat{sits(t, "", none, late(has(0, 0), missed[0], 10)), sits(t, "b", none, late(has(0, 0), missed[1], 10))})
+		if got, other := all[want], all[1-want]; got.Cause != CauseWake || got.Proposal.Decode != 1 || other.Refusal != RefusedBudget || !strings.Contains(other.Detail, "keeps 1") {
+			t.Errorf("%v missed: %+v and %+v", missed, got, other)
+		}
+	}
 }
 
 // Attached servers are capacity that takes no device, and stay; a pool of nothing else is observed alone.
