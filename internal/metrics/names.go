@@ -104,6 +104,8 @@ const (
 	ComponentEmbeddingsTime     = PrefixComponent + "embeddings_transfer_duration_seconds"
 	ComponentHolds              = PrefixComponent + "kv_holds_total"
 	ComponentHoldTime           = PrefixComponent + "kv_hold_seconds"
+	ComponentFirstLegs          = PrefixComponent + "first_legs_total"
+	ComponentFirstLegTime       = PrefixComponent + "first_leg_duration_seconds"
 	ComponentRooms              = PrefixComponent + "bootstrap_rooms_total"
 	ComponentHandoversStarted   = PrefixComponent + "handovers_started_total"
 	ComponentHandovers          = PrefixComponent + "handovers_total"

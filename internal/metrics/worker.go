@@ -65,6 +65,8 @@ type Worker struct {
 	transferExposed                 *HistogramVec
 	holds, rooms                    *CounterVec
 	holdTime                        *HistogramVec
+	firstLegs                       *CounterVec
+	firstLegTime                    *HistogramVec
 	images                          *CounterVec
 	encodeTime, decodeTime          Observer
 	embeddingsBytes                 *CounterVec
@@ -129,6 +131,8 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		holds:           r.counter(ComponentHolds, "Total number of prompts whose KV was held for a reader, by how that ended", with(LabelOutcome)...),
 		holdTime:        r.histogram(ComponentHoldTime, "Time that the KV of a prompt was held for a reader, in seconds", waitBuckets(), with(LabelOutcome)...),
 		rooms:           r.counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
+		firstLegs:       r.counter(ComponentFirstLegs, "Total number of prompts that a server was to compute for decode servers, by how that ended", with(LabelOutcome)...),
+		firstLegTime:    r.histogram(ComponentFirstLegTime, "Time that a server took to compute a prompt for a decode server, in seconds", durationBuckets(), with(LabelOutcome)...),
 		images:          r.counter(ComponentImages, "Total number of images whose embeddings an encode worker gave or a worker computed for itself, by whether it had computed them before", with(LabelOutcome)...),
 		encodeTime:      hist(ComponentEncodeTime, "Time until the embeddings of an image that had not been computed before were there, in seconds", durationBuckets()),
 		decodeTime:      hist(ComponentDecodeTime, "Time from the first to the last token of a request that a worker computed, in seconds", durationBuckets()),
@@ -235,6 +239,22 @@ const (
 func (w *Worker) Hold(outcome string, held time.Duration) {
 	w.holds.WithLabelValues(w.with(outcome)...).Inc()
 	w.holdTime.WithLabelValues(w.with(outcome)...).Observe(held.Seconds())
+}
+
+// The outcomes of a prompt that a server computes for a decode server, for [Worker.FirstLeg].
+const (
+	LegComputed = "computed" // a decode server took over, or met it
+	LegAnswered = "answered" // the server gave the whole answer
+	LegStranded = "stranded" // no decode server took the KV in time
+	LegFailed   = "failed"
+	LegLeft     = "left" // the frontend left before
+)
+
+// FirstLeg records a prompt that the server of the worker was to compute for a decode server, and
+// how long that took.
+func (w *Worker) FirstLeg(outcome string, took time.Duration) {
+	w.firstLegs.WithLabelValues(w.with(outcome)...).Inc()
+	w.firstLegTime.WithLabelValues(w.with(outcome)...).Observe(took.Seconds())
 }
 
 // The outcomes of a prefill in a bootstrap room, for [Worker.Room].

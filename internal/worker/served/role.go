@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/external"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/role"
@@ -318,9 +319,12 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	}
 	d.s.leg(func(l *legs) { l.begun++ })
 	done, err := d.s.Engine.Prefill(ctx, r)
+	outcome, took := metrics.LegComputed, time.Since(entry.began)
+	defer func() { d.Meter.FirstLeg(outcome, took) }()
 	if err != nil {
 		err = prefillError(ctx, d.s.failed(ctx, r, err))
-		if caller.Err() == nil { // it is not because the frontend left
+		if outcome = metrics.LegLeft; caller.Err() == nil {
+			outcome = metrics.LegFailed
 			d.s.leg(func(l *legs) { l.failed, l.failure = l.failed+1, cut(err.Error()) })
 		}
 		return err
@@ -333,6 +337,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 		Worker: d.Worker, Prefill: d.Worker, PrefillNS: int64(time.Since(entry.began)), CachedTokens: max(done.CachedTokens, 0), CacheUnknown: done.CachedTokens < 0,
 	}
 	if done.Answer != nil {
+		outcome = metrics.LegAnswered
 		for i, out := range done.Answer {
 			if i == 0 {
 				out.Timing = timing
@@ -360,6 +365,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	defer let()
 	<-hold.Done()
 	if errors.Is(context.Cause(hold), errHoldExpired) {
+		outcome = metrics.LegStranded
 		d.s.leg(func(l *legs) { l.stranded++ })
 	}
 	return nil

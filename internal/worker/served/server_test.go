@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -318,12 +321,17 @@ func serve(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p prot
 	return out, err
 }
 
-// call asks the generate endpoint of a role, which answers through send.
+// call asks the generate endpoint of a role, which answers through send. The metrics go to the
+// registry of its context, if that has one.
 func call(ctx context.Context, t *testing.T, s *Server, as cluster.Role, p protocol.PreprocessedRequest, send func(any) error) error {
 	t.Helper()
 	h := &host{handlers: map[string]requestplane.Handler{}}
 	term := &role.Term{Host: h, Worker: "w", Log: s.Log, Model: role.Model{Digest: "sum"}}
-	term.Meter = metrics.NewWorker(metrics.NewRegistry(), metrics.WorkerLabels{}, time.Now())
+	registry, ok := ctx.Value(registryKey{}).(*metrics.Registry)
+	if !ok {
+		registry = metrics.NewRegistry()
+	}
+	term.Meter = metrics.NewWorker(registry, metrics.WorkerLabels{}, time.Now())
 	r, err := s.NewRole(as, term)
 	if err != nil {
 		t.Fatal(err)
@@ -495,29 +503,47 @@ func TestFirstLegsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{exchange: external.ExchangeSequential}
 		s := newServer(f)
+		registry := metrics.NewRegistry()
+		metered := context.WithValue(t.Context(), registryKey{}, registry)
 		run := func(ctx context.Context, prefill func(context.Context, *external.Request) (external.Prefilled, error)) {
 			f.prefill = prefill
 			p := protocol.PreprocessedRequest{TokenIDs: []uint32{1}}
 			p.Disagg.Deadline = time.Now().Add(time.Second)
 			_, _ = serve(ctx, t, s, cluster.RolePrefill, p)
 		}
-		run(t.Context(), func(context.Context, *external.Request) (external.Prefilled, error) {
+		run(metered, func(context.Context, *external.Request) (external.Prefilled, error) {
+			time.Sleep(300 * time.Millisecond)
 			return external.Prefilled{}, errors.New(strings.Repeat("no kv_transfer_params ", 100))
 		})
-		run(t.Context(), func(context.Context, *external.Request) (external.Prefilled, error) {
+		run(metered, func(context.Context, *external.Request) (external.Prefilled, error) {
 			return external.Prefilled{Handoff: json.RawMessage(`{"remote_host":"localhost","x":[1]}`)}, nil
 		})
-		left, leave := context.WithCancel(t.Context())
+		run(metered, func(context.Context, *external.Request) (external.Prefilled, error) {
+			return external.Prefilled{Answer: []protocol.EngineOutput{{Finish: protocol.FinishStop}}}, nil
+		})
+		left, leave := context.WithCancel(metered)
 		run(left, func(ctx context.Context, _ *external.Request) (external.Prefilled, error) {
 			leave()
 			<-ctx.Done()
 			return external.Prefilled{}, context.Cause(ctx)
 		})
-		if st := s.Status(); st.FirstLegs != 3 || st.FailedLegs != 1 || st.StrandedLegs != 1 || st.SideChannel != "localhost" || len(st.LegFailure) != maxFailure || !strings.Contains(st.LegFailure, "kv_transfer_params") {
+		if st := s.Status(); st.FirstLegs != 4 || st.FailedLegs != 1 || st.StrandedLegs != 1 || st.SideChannel != "localhost" || len(st.LegFailure) != maxFailure || !strings.Contains(st.LegFailure, "kv_transfer_params") {
 			t.Errorf("%+v", st)
+		}
+		page := httptest.NewRecorder()
+		registry.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		for outcome, sum := range map[string]string{metrics.LegFailed: "0.3", metrics.LegStranded: "0", metrics.LegAnswered: "0", metrics.LegLeft: "0"} {
+			for _, line := range []string{`first_legs_total{%s} 1`, `first_leg_duration_seconds_sum{%s} ` + sum} {
+				labels := `dynamo_component="",dynamo_endpoint="",dynamo_namespace="",model="",outcome="` + outcome + `",worker=""`
+				if want := "dynamo_component_" + fmt.Sprintf(line, labels) + "\n"; !strings.Contains(page.Body.String(), want) {
+					t.Errorf("no %s", want)
+				}
+			}
 		}
 	})
 }
+
+type registryKey struct{}
 
 func TestServersThatMeet(t *testing.T) {
 	var got *external.Meeting
