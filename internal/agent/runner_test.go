@@ -173,6 +173,8 @@ func TestFlip(t *testing.T) {
 	}
 }
 
+func sleep(a *cluster.Assignment) { a.Desire, a.Sleep = cluster.DesireDrain, 1 }
+
 func TestInstruction(t *testing.T) {
 	now := cluster.Assignment{Name: "worker-1", Role: cluster.RoleDecode, Node: "a", Desire: cluster.DesireRun, Generation: 4}
 	as := func(changes ...func(*cluster.Assignment)) cluster.Assignment {
@@ -191,6 +193,10 @@ func TestInstruction(t *testing.T) {
 		{"the same", as(), goOn},
 		{"a drain", as(desire(cluster.DesireDrain)), leave},
 		{"a drain while it flips", as(desire(cluster.DesireDrain), flip(cluster.RolePrefill)), leave},
+		{"a sleep", as(sleep), doze},
+		{"a sleep while it flips", as(sleep, flip(cluster.RolePrefill)), leave},
+		{"a sleep with another model", as(again, sleep, func(a *cluster.Assignment) { a.Model.Name = "x" }), leave},
+		{"a level without a drain", as(func(a *cluster.Assignment) { a.Sleep = 1 }), goOn},
 		{"another role", as(flip(cluster.RolePrefill)), turn},
 		{"the vision tower alone", as(flip(cluster.RoleEncode)), leave},
 		{"the flip is taken back", as(again), goOn},

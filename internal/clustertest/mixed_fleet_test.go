@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,14 +101,25 @@ func builtinFolder(t *testing.T) string {
 	return dir
 }
 
+// mixedStreams is the variable that says how many clients TestMixedFleet has at a time; 12 without
+// it.
+const mixedStreams = "DYNCTL_MIXED_STREAMS"
+
 // Two servers of another engine, as prefill and decode workers, and two decode workers of our own
-// serve one model. Each of them is killed under load, and each kind is drained: no request fails.
+// serve one model. Each of them is killed under load, and each is drained: no request fails.
 func TestMixedFleet(t *testing.T) {
+	clients := 12
+	if text := os.Getenv(mixedStreams); text != "" {
+		var err error
+		if clients, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", mixedStreams, err)
+		}
+	}
 	c := Start(t, Options{
 		Model: builtinFolder(t), Decode: 2, LeaseTTL: 3 * time.Second,
-		Nodes: []Node{{Roles: []string{"prefill"}}, {Process: true, Roles: []string{"decode"}}},
+		Nodes: []Node{{Roles: []string{"prefill"}}, {Process: true, Roles: []string{"decode"}}, {Process: true, Roles: []string{"decode"}}},
 	})
-	slow := []string{"--inter-token-latency", "5ms", "--time-to-first-token", "5ms"}
+	slow := []string{"--inter-token-latency", "5ms", "--time-to-first-token", "5ms", "--max-num-seqs", "256"}
 	p, d := attachSimulator(t, c, cluster.RolePrefill, slow...), attachSimulator(t, c, cluster.RoleDecode, slow...)
 	c.attach(p, d)
 	c.WaitReady(1, 3)
@@ -116,7 +129,7 @@ func TestMixedFleet(t *testing.T) {
 	var load sync.WaitGroup
 	var done, failed atomic.Int32
 	stop := make(chan struct{})
-	for i := range 12 {
+	for i := range clients {
 		load.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -139,7 +152,7 @@ func TestMixedFleet(t *testing.T) {
 	}
 	more := func(what string) {
 		t.Helper()
-		for want := done.Load() + 30; done.Load() < want && failed.Load() == 0; {
+		for want := done.Load() + int32(3*clients); done.Load() < want && failed.Load() == 0; {
 			select {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
@@ -157,7 +170,11 @@ func TestMixedFleet(t *testing.T) {
 		c.serves(s, true)
 		more("with it again")
 	}
-	for _, name := range []string{c.workerOf(d), c.workerOf(p)} {
+	var names []string
+	for name := range c.Watch.View().Assignments {
+		names = append(names, name)
+	}
+	for _, name := range names {
 		c.Insist(func(ctx context.Context) error { return c.Client.Drain(ctx, name, time.Now().Add(time.Minute), false) })
 		c.WaitView(name+" is drained", func(v client.View) bool {
 			return v.Status[name].State == cluster.StateDrained && v.Status[name].Drain.Safe
@@ -166,11 +183,13 @@ func TestMixedFleet(t *testing.T) {
 		c.Insist(func(ctx context.Context) error { return c.Client.Resume(ctx, name) })
 		c.WaitView(name+" is back", func(v client.View) bool { return v.Status[name].State.Serving() })
 	}
-	c.Nodes[1].Kill()
-	more("without our own workers")
-	c.Nodes[1].Restart()
-	c.WaitReady(1, 3)
-	more("all back")
+	for _, n := range c.Nodes[1:] {
+		n.Kill()
+		more("without a node of our own")
+		n.Restart()
+		c.WaitReady(1, 3)
+		more("all back")
+	}
 	close(stop)
 	load.Wait()
 	if n := done.Load(); n < 200 {

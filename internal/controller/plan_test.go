@@ -656,6 +656,38 @@ func TestPlanFollowsDevices(t *testing.T) {
 	w.want("worker-2 decode b/gpu:0", "worker-4 decode b/gpu:0")
 }
 
+// An assignment keeps at which level its server sleeps, from when the worker says so until it
+// serves: the worker may be gone when the server is to wake.
+func TestPlanRemembersSleep(t *testing.T) {
+	w := newWorld(t, 0, 1, node("a", 1))
+	w.converge()
+	a := w.assignment("worker-1")
+	generation := a.Generation
+	a.Desire, a.Sleep = cluster.DesireDrain, 2
+	asleep := func(want int) {
+		t.Helper()
+		w.apply(Plan(w.View))
+		if a := w.assignment("worker-1"); a.Asleep != want || a.Generation != generation || a.Node == "" {
+			t.Errorf("%+v, want level %d", a, want)
+		}
+		if changes := Plan(w.View); len(changes) != 0 {
+			t.Errorf("%+v", changes)
+		}
+	}
+	asleep(0)
+	w.say("worker-1", func(st *cluster.WorkerStatus) { st.State, st.Sleep = cluster.StateSleeping, 2 })
+	asleep(2)
+	w.assignment("worker-1").Desire = cluster.DesireRun
+	for _, state := range []cluster.State{cluster.StateFailed, cluster.StateLoading, cluster.StateWarming} {
+		w.say("worker-1", func(st *cluster.WorkerStatus) { st.State, st.Sleep = state, 0 })
+		asleep(2)
+	}
+	w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = cluster.StateReady })
+	asleep(0)
+	w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = cluster.StateSleeping }) // somebody else's
+	asleep(0)
+}
+
 func TestPlanKnowsMemory(t *testing.T) {
 	small, large := node("a", 8), node("b", 2)
 	small.Devices[0].MemoryBytes, large.Devices[0].MemoryBytes = 2<<30, 16<<30

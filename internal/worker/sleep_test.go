@@ -41,6 +41,9 @@ func (e *sleepyEngine) Wake(_ context.Context, level int) error {
 }
 
 func (e *sleepyEngine) turn(asleep bool, order string) error {
+	if l, _ := e.Load(context.Background()); *l.Running > 0 {
+		order += " while it runs requests"
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.asleep == asleep {
@@ -118,6 +121,7 @@ func TestSleepAndWake(t *testing.T) {
 	w := newWorld(t)
 	e := newSleepy()
 	r := w.start("worker-1", cluster.RoleDecode, sleepyWorker(e, nil))
+	eventually(t, "its cache is told", func() bool { return r.Status().KVNext == 1 })
 	before := r.Status()
 	e.says(1)
 	if err := r.Sleep(t.Context(), asks(r, cluster.DesireDrain, 2)); err != nil {
@@ -185,7 +189,10 @@ func TestSleepOverRestarts(t *testing.T) {
 func TestDrainOfASleepingWorker(t *testing.T) {
 	w := newWorld(t)
 	e := newSleepy()
+	e.says(1) // for somebody else
 	r := w.begin("worker-1", cluster.RoleDecode, sleepyWorker(e, func(a *cluster.Assignment) { a.Desire, a.Sleep = cluster.DesireDrain, 1 }))
+	eventually(t, "it waits for the server", inState(r, cluster.StateDraining, 0))
+	e.says(0)
 	eventually(t, "it sleeps", inState(r, cluster.StateSleeping, 1))
 	if err := r.Drain(t.Context(), time.Time{}, false); err != nil {
 		t.Fatal(err)
