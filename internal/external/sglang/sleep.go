@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/external/wire"
@@ -55,6 +56,9 @@ func (e *Engine) Wake(ctx context.Context, level int) error {
 	return wire.Remote(ctx, e.reload(ctx))
 }
 
+// maxReason bounds what is told of a failure, in bytes.
+const maxReason = 300
+
 // reload has the server load its weights from where it has loaded them before.
 func (e *Engine) reload(ctx context.Context) error {
 	s, err := e.serverInfo(ctx)
@@ -75,7 +79,7 @@ func (e *Engine) reload(ctx context.Context) error {
 		return fmt.Errorf("/update_weights_from_disk: %w", err)
 	}
 	if !done.Success {
-		return wire.Unavailable("the server has not loaded its weights: " + done.Message)
+		return wire.Unavailable("the server has not loaded its weights: %s", strings.ToValidUTF8(done.Message[:min(len(done.Message), maxReason)], ""))
 	}
 	return nil
 }
