@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -48,7 +49,9 @@ func TestAdapters(t *testing.T) {
 	pre := w.prefiller("p", handsOver("{}"), vllmWorker("a"), adapted("sql", "tuned"))
 	has := w.fake("d", say("abcdef"), vllmWorker("a"), adapted("odd\nname", "tuned"))
 	others := []*fake{w.fake("d-plain", say("abcdef"), vllmWorker("a")), w.fake("own", say("abcdef"))}
-	f := w.routed(routing(), 2, 3)
+	s := routing()
+	s.change(func(k *Settings) { k.RecordLoad = true })
+	f := w.routed(s, 2, 3)
 	patience.Until(t, "the adapter is served", func() bool {
 		m := f.registry.find("tuned")
 		return m != nil && len(m.prefills) == 1 && len(m.workers) == 1 && len(f.registry.find(testModel).prefills) == 2
@@ -91,6 +94,15 @@ func TestAdapters(t *testing.T) {
 	}
 	if m := f.registry.find("tuned"); m.card.HashSeed != blockhash.AdapterSeed(cluster.DefaultHashSeed, "tuned") || m.card.HashSeed == cluster.DefaultHashSeed {
 		t.Errorf("hash seed %d", m.card.HashSeed)
+	}
+	recorded, _ := f.record.of(time.Now(), time.Now().Add(-time.Minute))
+	if len(recorded) != 10 {
+		t.Errorf("%d requests are recorded", len(recorded))
+	}
+	for _, q := range recorded {
+		if q.Model != testModel {
+			t.Errorf("a request is recorded as load of %s", q.Model)
+		}
 	}
 	b := longPrompt()
 	for _, unknown := range []string{"sql", "odd\nname", "tuned2"} { // no decode worker has the first
@@ -153,6 +165,25 @@ func TestAdaptersHideNothing(t *testing.T) {
 	check("b") // it is served already, though not the first by name
 	fk.vanish(t)
 	patience.Until(t, "the other model is gone", func() bool { return f.parents(t)["shared"] == testModel })
+}
+
+// An adapter's requests take places of its model, whose workers compute them.
+func TestAdaptersShareAdmission(t *testing.T) {
+	a := newAdmission()
+	base := &servedModel{name: "m", seats: 3}
+	base.limits.MaxSeqs = 1
+	tuned := *base
+	tuned.name, tuned.base = "tuned", "m"
+	tuned.workers = map[cluster.InstanceID]cluster.RuntimeConfig{1: {}}
+	room := aheadOfWorkers * 3
+	for i, m := range []*servedModel{base, &tuned} {
+		if _, err := a.reserve(m, "a", room/2, 1, 0); err != nil {
+			t.Errorf("model %d: %v", i, err)
+		}
+	}
+	if used, waiting := a.gates["m"].Counts(); len(a.gates) != 1 || used+waiting != room/2*2 {
+		t.Errorf("%d gates; %d places used, %d wait", len(a.gates), used, waiting)
+	}
 }
 
 func TestTooManyAdapters(t *testing.T) {

@@ -120,7 +120,8 @@ func (j *job) record(now time.Time) {
 	}
 	var hashed []uint64 // of the prompt of the choice before
 	for i, c := range j.choices {
-		q := cluster.RecordedRequest{At: j.arrived, Model: j.model, Prompt: j.prompts[c.prompt], Output: c.tokens}
+		// What an adapter is asked for is load of its model's workers.
+		q := cluster.RecordedRequest{At: j.arrived, Model: c.gen.m.declared(), Prompt: j.prompts[c.prompt], Output: c.tokens}
 		if c.tokens > 0 {
 			if c.raw { // nobody here knows its tokens
 				j.f.record.add(now, q)

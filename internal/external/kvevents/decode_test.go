@@ -216,6 +216,7 @@ func TestWhatCounts(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, block(1, 0, 2), gone(1), []any{"AllBlocksCleared"}, []any{"New", 1}))
 	f.Add(encode(f, named([]any{"BlockStored", []any{[]byte("12345678901"), -1}, "x", []int{1, 2}, 1, 3, "GPU", map[string]any{"cache_salt": "x"}, []any{nil, 1}, 1, "full_attention", 2})))
+	f.Add(encode(f, []any{"BlockStored", []int{1, 2}, nil, []int{1, 2, 3, 4, 5, 6, 7, 8}, 4, 1, "GPU", "sql", []any{[]any{"sql"}, []any{"sql", "salt"}}}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		sink := newIndex(t)
 		sink.anyAdapter = true

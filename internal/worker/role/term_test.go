@@ -1,6 +1,23 @@
 package role
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// The built-in engine would answer for an adapter without it.
+func TestNoAdapters(t *testing.T) {
+	term := &Term{Model: Model{Digest: "sum"}}
+	for _, p := range []protocol.PreprocessedRequest{{Adapter: "tuned"}, {Adapter: "tuned", ModelSum: "sum"}, {ModelSum: "other"}} {
+		if term.CheckRequest(&p) == nil {
+			t.Errorf("%+v is taken", p)
+		}
+	}
+	if err := term.CheckRequest(&protocol.PreprocessedRequest{ModelSum: "sum"}); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestCheckModel(t *testing.T) {
 	term := &Term{Model: Model{Digest: "956ebf712e1f"}}
