@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // shapeIDs is the form of /inference/v1/generate.
@@ -120,18 +122,22 @@ func (a *answer) stream(options json.RawMessage) {
 	c := a.c
 	c.begin()
 	prompt := len(a.s.ids)
+	var want struct {
+		Usage bool `json:"include_usage"`
+	}
+	asked := options != nil && json.Unmarshal(options, &want) == nil && want.Usage
 	ids, _, ok := c.generate(a.s, func(id uint32, reason string) {
 		o := a.object(true)
+		if asked && c.d.o.Backend == cluster.BackendOpenAI { // as OpenAI's own
+			o["usage"] = nil
+		}
 		o["choices"] = []any{a.choiceOf([]uint32{id}, a.s.text(id, reason), reason, true)}
 		c.event(o)
 	})
 	if !ok {
 		return
 	}
-	var want struct {
-		Usage bool `json:"include_usage"`
-	}
-	if options != nil && json.Unmarshal(options, &want) == nil && want.Usage {
+	if asked {
 		o := a.object(true)
 		o["choices"], o["usage"] = []any{}, c.usage(prompt, len(ids), a.cachedOf(prompt))
 		c.event(o)
