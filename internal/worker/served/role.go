@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,23 +39,6 @@ func (d *duty) register(ctx context.Context, h requestplane.Handler) error {
 	ctx, d.stop = context.WithCancel(ctx)
 	d.renewing.Go(func() { d.renew(ctx, changed) })
 	return nil
-}
-
-// renew publishes the card again after each change until ctx ends.
-func (d *duty) renew(ctx context.Context, changed <-chan struct{}) {
-	for {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-		var names []string
-		names, changed = d.s.Adapters()
-		d.s.Log.Info("the adapters of the server have changed", "adapters", len(names))
-		if err := d.PublishCard(ctx, nil); err != nil && ctx.Err() == nil {
-			d.s.Log.Warn("the model card with the server's adapters is not published yet; the runtime keeps trying", "error", err)
-		}
-	}
 }
 
 // End implements role.Role.
@@ -102,22 +84,6 @@ func (d *duty) request(p *protocol.PreprocessedRequest) (*external.Request, erro
 		p.RequestID = h.RequestID
 	}
 	return r, nil
-}
-
-// model returns the name by which the server knows what a request asks for: the model, or an adapter
-// that it has.
-func (d *duty) model(p *protocol.PreprocessedRequest) (string, error) {
-	if p.Adapter == "" {
-		return d.s.Model, d.CheckModel(p.ModelSum)
-	}
-	names, _ := d.s.Adapters()
-	switch {
-	case p.ModelSum != "" && p.ModelSum != cluster.AdapterDigest(d.Model.Digest, p.Adapter):
-		return "", unavailable("adapter %q is asked for of another model than that of %s", p.Adapter, d.Worker)
-	case !slices.Contains(names, p.Adapter):
-		return "", unavailable("the server of %s has no adapter %q now", d.Worker, p.Adapter)
-	}
-	return p.Adapter, nil
 }
 
 func unavailable(format string, args ...any) error {
