@@ -17,9 +17,9 @@ type ModelFiles struct {
 	Model cluster.ModelSpec // without a name: none is declared
 	// OfServer says that only servers of other engines have it.
 	OfServer bool
-	Cards []cluster.ModelCard
-	Err   error           // why the cards are not known
-	Here  *inspect.Report // nil: not on this machine
+	Cards    []cluster.ModelCard
+	Err      error           // why the cards are not known
+	Here     *inspect.Report // nil: not on this machine
 }
 
 // Judge looks at the files on this machine, if they are here, and whether all workers have
