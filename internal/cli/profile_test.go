@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -206,6 +207,51 @@ func TestProfileIsStopped(t *testing.T) {
 }
 
 // Mistakes are found before anything is dialed, and failures say what to do.
+// A profile is written where the planner of the cluster finds it, under the name that the cluster has for the model.
+func TestProfileTeaches(t *testing.T) {
+	s, w := newProfileServer(t), newWorld(t)
+	w.agent(fakeConfig{})
+	w.ok("up", "--prefill", "0", "--decode", "1")
+	key := cluster.MeasuredKey(w.ns, "dynctl-tiny")
+	if r := w.run(s.line("--teach", "qwen")...); r.code != exit.Failed || s.count() != 0 {
+		t.Errorf("%d requests, %+v", s.count(), r)
+	} else {
+		clitest.Has(t, "stderr", r.stderr, "cannot teach the planner: the cluster has no model qwen", "models: dynctl-tiny")
+	}
+	// A run that ends early teaches nothing.
+	s.at = 11
+	ctx, done := contextThatEnds(t, s.stops)
+	if r := w.with(ctx, options{}, s.line("--teach", "dynctl-tiny")...); r.code != exit.Interrupted {
+		t.Errorf("%+v", r)
+	}
+	done()
+	if _, err := w.store.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("after a run that was stopped: %v", err)
+	}
+	clitest.Has(t, "stderr", w.ok(s.line("--teach", "dynctl-tiny")...).stderr, "the planner takes workers of dynctl-tiny to be as fast as "+s.URL)
+	kv, err := w.store.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taught, err := profile.DecodeTaught(kv.Value)
+	if err != nil || taught.Model != "dynctl-tiny" || taught.Server != s.URL || taught.Profile.Limits.KVTokens() != 2048 || taught.Profile.Measured.Decode == nil || time.Since(taught.Time) > time.Hour {
+		t.Errorf("%+v, %v", taught, err)
+	}
+	if r := w.run("profile", "--forget", "dynctl-tiny", "--read-only"); r.code == 0 {
+		t.Errorf("read-only: %+v", r)
+	}
+	clitest.Has(t, "stderr", w.ok("profile", "--forget", "dynctl-tiny").stderr, "the planner goes by what workers of dynctl-tiny show")
+	if _, err := w.store.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+		t.Error(err)
+	}
+	clitest.Has(t, "stderr", w.ok("profile", "--forget", "dynctl-tiny").stderr, "had no measured profile")
+	for _, line := range [][]string{{"profile", "--teach", ""}, {"profile", "--forget", ""}, {"profile", "--forget", "m", "--teach", "m"}} {
+		if r := w.run(line...); r.code != exit.Usage {
+			t.Errorf("%v: %+v", line, r)
+		}
+	}
+}
+
 func TestProfileUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                               "--kv-tokens: is needed with --url",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -208,4 +210,32 @@ func viewOfPlanner(r planner.Report) cluster.PlannerView {
 		v.Predicted.TTFT, v.Predicted.ITL, v.Predicted.Miss = ms(c.Outcome.TTFT), ms(c.Outcome.ITL), &c.Outcome.Miss
 	}
 	return v
+}
+
+// Teach has the planner go by a measured profile.
+func (c *Cluster) Teach(ctx context.Context, t profile.Taught) error {
+	b, err := t.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := c.store.Put(ctx, cluster.MeasuredKey(c.Namespace, t.Model), b); err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	return nil
+}
+
+// Unteach has the planner forget the measured profile of a model, and reports whether it had one.
+func (c *Cluster) Unteach(ctx context.Context, model string) (had bool, err error) {
+	key := cluster.MeasuredKey(c.Namespace, model)
+	_, err = c.store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		err = c.store.Delete(ctx, key)
+	}
+	if err != nil {
+		return false, fmt.Errorf("delete the profile: %w", err)
+	}
+	return true, nil
 }

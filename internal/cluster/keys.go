@@ -124,6 +124,12 @@ const (
 // ProfileKey holds what the node that leads has learned of the workers' performance.
 func ProfileKey(namespace string) string { return "/dynctl/" + namespace + "/profile" }
 
+// MeasuredKey holds the profile that somebody measured for the planner, of the workers of one model.
+func MeasuredKey(namespace, model string) string { return MeasuredPrefix(namespace) + model }
+
+// MeasuredPrefix covers the measured profiles of a namespace.
+func MeasuredPrefix(namespace string) string { return "/dynctl/" + namespace + "/measured/" }
+
 // DaysKey holds the load of one pool in the last days, as the node that leads has seen it.
 func DaysKey(namespace, pool string) string { return ofPool(DaysPrefix(namespace), pool) }
 

@@ -12,11 +12,14 @@ type Report struct {
 	Pool  string `json:"pool,omitempty"`
 	Model string `json:"model,omitempty"`
 	// Beside are the workers in all plans that are of other pools: attached servers of the same model.
-	Beside   Plan     `json:"beside,omitzero"`
-	Node     string   `json:"node"` // that decided
-	Target   Wanted   `json:"target"`
-	Observed Seen     `json:"observed"`
-	Decision Decision `json:"decision"`
+	Beside Plan `json:"beside,omitzero"`
+	// Measured is when somebody measured the speed that the workers are taken to have; zero where
+	// it is learned from what they do.
+	Measured time.Time `json:"measured,omitzero"`
+	Node     string    `json:"node"` // that decided
+	Target   Wanted    `json:"target"`
+	Observed Seen      `json:"observed"`
+	Decision Decision  `json:"decision"`
 	// Explanation is Decision.Lines.
 	Explanation []string `json:"explanation"`
 	// Changes are the last ones that planners of this cluster ordered, oldest first.

@@ -158,6 +158,9 @@ func explainPlanner(pool string, r *planner.Report, leader, mode string, now tim
 	} else {
 		x.fact("target", "goal %s, with at most %d devices", t.Goal, t.Devices)
 	}
+	if !r.Measured.IsZero() {
+		x.fact("speed", "as it was measured %s ago, with dynctl profile --teach", human.Age(now.Sub(r.Measured)))
+	}
 	x.fact("observed", "%d requests in %.1f s: %.2f requests/s; %d wait for a prefill worker", seen.Arrived, seen.End.Sub(seen.Start).Seconds(), seen.Rate, seen.Queued)
 	if seen.Finished > 0 {
 		x.fact("observed", "%d finished, on average: %.0f prompt tokens (%.0f cached), %.0f generated, TTFT %s, ITL %s", seen.Finished, seen.ISL, seen.Cached, seen.OSL,

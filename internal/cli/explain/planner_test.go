@@ -45,6 +45,7 @@ func TestExplainPlanner(t *testing.T) {
 			r.Decision.Proposal.MaxLocalPrefill, r.Decision.Actions = 512, nil
 		}), "node-1", "advise", []string{"state advises a change", "try dynctl set disagg.max_local_prefill_tokens=512"}},
 		{"of another", report(func(r *planner.Report) { r.Node = "node-2" }), "node-1", "advise", []string{"by node-2, which led then"}},
+		{"measured", report(func(r *planner.Report) { r.Measured = now.Add(-2 * time.Hour) }), "node-1", "advise", []string{"speed as it was measured 2h00m ago, with dynctl profile --teach"}},
 		{"old", report(func(r *planner.Report) { r.Decision.Time = now.Add(-2 * time.Minute) }), "node-1", "advise", []string{"old the decision is 2m"}},
 		{"acts", report(func(r *planner.Report) {
 			r.Decision.Mode, r.Decision.Proposal, r.Decision.Refusal = planner.ModeAct, r.Decision.Current, planner.RefusedUnfinished

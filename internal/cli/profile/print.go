@@ -24,6 +24,9 @@ func (o *Options) finish(ctx context.Context, t *target, r profiler.Result, fail
 	if err == nil {
 		err = errors.Join(o.write(t, p, r.Measured), o.print(t, p, r))
 	}
+	if err == nil && failed == nil && ctx.Err() == nil {
+		err = o.teach(ctx, t, p)
+	}
 	switch {
 	case errors.Is(err, profiler.ErrTooFew) && (failed != nil || ctx.Err() != nil):
 		err = nil // the end of the run says why

@@ -35,7 +35,10 @@ type Options struct {
 
 	Save, Table, SVG string // files; Table is a folder
 	Again            bool
-	Progress         string
+	// Teach and Forget are models of the cluster: the planner is taught, or forgets, how fast
+	// their workers are.
+	Teach, Forget string
+	Progress      string
 }
 
 // Command makes dynctl profile.
@@ -52,10 +55,11 @@ The ends of the grid come first, so that what --budget cuts off is the fineness.
 FILE.points as soon as it is measured: the same command goes on with what is missing, and --again
 begins anew. Prompts are random, and computed by the worker itself. Others must not use the worker
 meanwhile. The limits of a server at --url are flags; it counts the tokens. Its key is --api-key,
-$OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY.`,
+$OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY. With --teach the planner goes by the profile, where
+workers do not show how fast they are: servers of other engines do not.`,
 		Examples: []string{
 			"dynctl profile --save worker.json --svg worker.svg",
-			"dynctl profile --url http://10.0.0.5:8000 --kv-tokens 400000 --max-num-seqs 256 --save gpu.json",
+			"dynctl profile --url http://10.0.0.5:8000 --kv-tokens 400000 --max-num-seqs 256 --teach qwen3-32b",
 			"dynctl profile --save p.json && dynctl simulate --profile p.json --decode 2 --rate 3",
 		},
 		Args: cobra.NoArgs,
@@ -72,6 +76,8 @@ $OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY.`,
 	fs.BoolVar(&o.Again, "again", false, "measure again what the file has")
 	fs.StringVar(&o.SVG, "svg", "", "draw the points into this file")
 	fs.StringVar(&o.Table, "npz", "", "write tables as NVIDIA Dynamo's profiler does into this folder")
+	fs.StringVar(&o.Teach, "teach", "", "have the planner take workers of this model to be as fast")
+	fs.StringVar(&o.Forget, "forget", "", "measure nothing: have the planner forget that of this model")
 	command.Progress(fs, &o.Progress)
 	fs.StringVar(&o.Worker, "worker", "", "the worker (default: the first that decodes)")
 	fs.StringVar(&o.URL, "url", "", "a server at this address (default: the cluster's)")
@@ -88,9 +94,13 @@ $OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY.`,
 	command.Count(fs, &o.Devices, "devices", 1, "devices that the server computes on")
 	command.Grouped(fs, "Measuring", "budget", "worker", "progress")
 	command.Grouped(fs, "Files", "save", "again", "svg", "npz")
+	command.Grouped(fs, "Planner", "teach", "forget")
 	command.Grouped(fs, "Server", "url", "api-key", "model", "api", "no-ignore-eos", "timeout")
 	command.Grouped(fs, "Limits", "kv-tokens", "block-size", "max-num-seqs", "max-num-batched-tokens", "max-model-len", "devices")
-	command.Rare(fs, "progress", "api-key", "api", "no-ignore-eos", "timeout", "block-size", "devices", "model", "max-num-batched-tokens", "max-model-len")
+	command.Rare(fs, "progress", "api-key", "api", "no-ignore-eos", "timeout", "block-size", "devices", "model", "max-num-batched-tokens", "max-model-len", "forget")
+	for _, flag := range []string{"teach", "forget"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, complete.Models(a)) // fails for unknown flags only
+	}
 	_ = cmd.RegisterFlagCompletionFunc("model", complete.Models(a)) // fails for unknown flags only
 	return cmd
 }
@@ -98,6 +108,12 @@ $OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY.`,
 // Run measures what is missing, and writes and prints the profile.
 func (o *Options) Run(ctx context.Context) error {
 	if err := o.check(); err != nil {
+		return err
+	}
+	if o.Forget != "" {
+		return o.forget(ctx)
+	}
+	if err := o.pupil(ctx); err != nil {
 		return err
 	}
 	t, err := o.target(ctx)
@@ -180,6 +196,10 @@ func (o *Options) check() error {
 		return usage("timeout", "must be greater than 0")
 	case o.Again && o.Save == "":
 		return usage("again", "needs --save")
+	case given("teach") && o.Teach == "", given("forget") && o.Forget == "":
+		return &exit.UsageError{Text: "--teach and --forget take the name of a model"}
+	case o.Forget != "" && (o.Teach != "" || o.Save != "" || o.URL != ""):
+		return usage("forget", "measures nothing: leave out the other flags")
 	}
 	for _, f := range []string{"kv-tokens", "block-size", "max-num-seqs", "max-num-batched-tokens", "max-model-len", "devices"} {
 		if given(f) && o.URL == "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/fleet"
 	"github.com/dynctl/dynctl/internal/cli/frontend"
+	"github.com/dynctl/dynctl/internal/cli/human"
 	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -105,7 +106,7 @@ func (o *Options) worker(ctx context.Context) (*target, error) {
 	st := w.Stats
 	l := profile.Limits{KVBlocks: st.KVTotal, BlockSize: st.BlockSize, MaxSeqs: st.MaxSeqs, MaxBatchTokens: st.MaxBatchTokens}
 	if l.KVTokens() <= 0 || l.MaxSeqs <= 0 || l.MaxBatchTokens <= 0 {
-		return nil, &exit.Failure{Action: action, Err: fmt.Errorf("%s does not tell its limits", w.Name), Tries: []string{"dynctl explain worker " + w.Name}}
+		return nil, &exit.Failure{Action: action, Err: fmt.Errorf("%s does not tell its limits", w.Name), Tries: o.limitless(w)}
 	}
 	front.Limit(l.MaxSeqs)
 	m, err := frontend.Model(ctx, s, front, action, w.Model, o.Timeout)
@@ -129,6 +130,14 @@ func (o *Options) worker(ctx context.Context) (*target, error) {
 		}
 	}
 	return t, nil
+}
+
+// limitless says how a worker can be measured that does not tell its limits.
+func (o *Options) limitless(w cluster.Worker) []string {
+	if w.ServerURL == "" {
+		return []string{"dynctl explain worker " + w.Name}
+	}
+	return []string{"dynctl profile --url " + human.ShellQuote(w.ServerURL) + " --kv-tokens N --max-num-seqs N   for its server"}
 }
 
 // choose returns the worker to measure, and how many there are to choose from.

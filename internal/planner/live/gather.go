@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/planner"
+	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -33,6 +34,7 @@ type View struct {
 	Declared *Declared
 	Virtual  Virtual
 	Cordons  map[string]cluster.Cordon // nodes that shall run no workers, by id
+	Measured map[string]profile.Taught // profiles that somebody has measured for the planner, by model
 	// MaxLocalPrefill is disagg.max_local_prefill_tokens in effect, MaxLocalRevision that of the
 	// setting; 0 if it is not set.
 	MaxLocalPrefill  int
@@ -166,6 +168,7 @@ func (g *Gatherer) Observe(now time.Time, v View) planner.Observation {
 		}
 	}
 	if g.speed != nil {
+		g.speed.choose()
 		o.Unknown = g.speed.Missing()
 	}
 	g.start, g.arrived, g.served, g.lost, g.untold = g.newest, 0, nil, 0, ""

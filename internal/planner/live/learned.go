@@ -96,7 +96,7 @@ func (n *learned) known(ctx context.Context, cfg Config) bool {
 
 // keep writes what is known into the store: when it becomes known, and else once a minute where it has changed.
 func (n *learned) keep(ctx context.Context, cfg Config, now time.Time, s *Speed, v View) {
-	l := profile.Learned{Node: cfg.Node, Missing: s.Missing()}
+	l := profile.Learned{Node: cfg.Node, Missing: s.unlearned()}
 	l.Profile, l.Unknown = n.profile(s, v)
 	l.Observed = s.observed()
 	if l.Missing == "" {

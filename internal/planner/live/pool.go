@@ -54,9 +54,13 @@ func (l *loop) begin(now time.Time, u unit) *pool {
 // observe takes in the window that has ended.
 func (p *pool) observe(ctx context.Context, now time.Time, v View) {
 	p.view = v.of(p.unit)
+	p.speed.measure(nil)
+	if t, there := v.Measured[p.unit.model]; there {
+		p.speed.measure(&t)
+	}
 	p.seen = p.gather.Observe(now, p.view)
 	if engine := p.view.external(); p.seen.Unknown != "" && engine != "" {
-		p.seen.Unknown = fmt.Sprintf("Servers of %s do not tell what their steps cost, so that nothing can be predicted for them", engine)
+		p.seen.Unknown = fmt.Sprintf("Servers of %s do not tell what their steps cost, so that nothing can be predicted for them before dynctl profile --teach", engine)
 	}
 	p.used = p.hours.add(now, held(p.view))
 	p.learned.actions(p.seen.Finished)
@@ -70,6 +74,9 @@ func (p *pool) observe(ctx context.Context, now time.Time, v View) {
 func (p *pool) tell(ctx context.Context, now time.Time, d planner.Decision) {
 	report := planner.NewReport(p.cfg.Node, p.settled, p.seen, d)
 	report.Pool, report.Model, report.Beside, report.Changes = p.unit.pool, p.unit.model, p.view.beside(p.seen), p.orders.changes
+	if p.speed.taught() {
+		report.Measured = p.speed.measured.Time
+	}
 	p.cfg.Metrics.Update(p.unit.pool, figuresOf(report, p.used))
 	_ = p.cfg.Bus.Publish(ctx, events.Subject(p.cfg.Namespace, cluster.ComponentAgent, cluster.TopicPlanner), report) // lost ones are counted by the bus
 	if !p.orders.untold && (d.Refusal == planner.RefusedInsufficientData || sameDecision(p.kept.Decision, d) && now.Sub(p.keptAt) < keepEvery) {

@@ -21,13 +21,14 @@ const (
 // steps, from which [profile.Fit] finds what a step costs. It implements planner.Performance. The first token is
 // that of the worker: parsing, routing and the way to the client are not in it.
 type Speed struct {
-	profile.Performance // of the profile below
+	profile.Performance // of the profile below or, while that is not known, of the measured one
 
-	rows    []profile.Sample // a ring, once it is full
-	next    int
-	windows int
-	profile profile.Profile
-	unseen  []string
+	measured *profile.Taught  // nil: nobody has measured the workers
+	rows     []profile.Sample // a ring, once it is full
+	next     int
+	windows  int
+	profile  profile.Profile
+	unseen   []string
 	// transfers of KV and their seconds, in which a window counts a tenth less than the one after it
 	transfers, transferred float64
 }
@@ -47,7 +48,7 @@ func (e *evaluator) Evaluate(plan planner.Plan, f planner.Forecast) (planner.Out
 }
 
 func (e *evaluator) queueing() planner.Queueing {
-	return planner.Queueing{Performance: e.speed, Target: e.target, LeastDelay: e.leastDelay, Chunk: e.speed.profile.Limits.MaxBatchTokens, Handover: e.speed.Handover()}
+	return planner.Queueing{Performance: e.speed, Target: e.target, LeastDelay: e.leastDelay, Chunk: e.speed.Prefill.Limits.MaxBatchTokens, Handover: e.speed.Handover()}
 }
 
 // Handover returns how long a transfer of KV takes, on average; 0 before the first.
@@ -71,6 +72,20 @@ func NewSpeed() *Speed {
 	s.Performance = s.profile.Performance()
 	return s
 }
+
+// measure takes in what somebody has measured, nil for nothing.
+func (s *Speed) measure(t *profile.Taught) { s.measured = t }
+
+// choose takes what is known now: what workers do says more than what they once did.
+func (s *Speed) choose() {
+	s.Performance = s.profile.Performance()
+	if s.taught() {
+		s.Performance = s.measured.Profile.Performance()
+	}
+}
+
+// taught reports whether the speed is the measured one.
+func (s *Speed) taught() bool { return s.measured != nil && s.unlearned() != "" }
 
 // limits takes in the limits of a worker.
 func (s *Speed) limits(st cluster.WorkerStats) {
@@ -117,6 +132,14 @@ func (s *Speed) observed() *profile.Observed {
 
 // Missing says what is not known yet; empty once the speed is.
 func (s *Speed) Missing() string {
+	if s.measured != nil {
+		return ""
+	}
+	return s.unlearned()
+}
+
+// unlearned says what the workers have not shown yet; empty once they have shown how fast they are.
+func (s *Speed) unlearned() string {
 	switch {
 	case s.windows < neededWindows:
 		return fmt.Sprintf("The speed of a worker is not known yet: %d of %d windows with work were seen", s.windows, neededWindows)
@@ -126,7 +149,7 @@ func (s *Speed) Missing() string {
 		return "No worker has decoded since this node leads"
 	case s.profile.Limits.KVTokens() == 0 || s.profile.Limits.MaxBatchTokens == 0:
 		return "No worker has told its limits"
-	case !(s.ITL(1, 1) > 0):
+	case !(s.profile.ITL(1, 1) > 0):
 		return "Steps of workers take no time that can be measured"
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/profile"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -20,6 +21,7 @@ type watches struct {
 	local       *store.Prefix[store.Revision]
 	virtual     *store.Prefix[number]
 	cordons     *store.Prefix[cluster.Cordon]
+	measured    *store.Prefix[profile.Taught]
 }
 
 func watch(ctx context.Context, cfg Config) (w watches, err error) {
@@ -42,9 +44,14 @@ func watch(ctx context.Context, cfg Config) (w watches, err error) {
 	if w.virtual, err = store.WatchPrefix(ctx, cfg.Store, cluster.VirtualPlannerPrefix(cfg.Namespace), decodeNumber, cfg.Log); err != nil {
 		return w, err
 	}
-	w.cordons, err = store.WatchPrefix(ctx, cfg.Store, cluster.CordonPrefix(cfg.Namespace), store.DecodeJSON[cluster.Cordon], cfg.Log)
+	if w.cordons, err = store.WatchPrefix(ctx, cfg.Store, cluster.CordonPrefix(cfg.Namespace), store.DecodeJSON[cluster.Cordon], cfg.Log); err != nil {
+		return w, err
+	}
+	w.measured, err = store.WatchPrefix(ctx, cfg.Store, cluster.MeasuredPrefix(cfg.Namespace), decodeMeasured, cfg.Log)
 	return w, err
 }
+
+func decodeMeasured(kv store.KV) (profile.Taught, error) { return profile.DecodeTaught(kv.Value) }
 
 func decodeRevision(kv store.KV) (store.Revision, error) { return kv.ModRevision, nil }
 
@@ -70,6 +77,9 @@ func (w watches) close() {
 	if w.cordons != nil {
 		w.cordons.Close()
 	}
+	if w.measured != nil {
+		w.measured.Close()
+	}
 }
 
 // view returns what the store says now, by names.
@@ -80,6 +90,7 @@ func (w watches) view() View {
 		Nodes:       byName(w.nodes.Snapshot(), cluster.NodePrefix),
 		Virtual:     byName(w.virtual.Snapshot(), cluster.VirtualPlannerPrefix(w.cfg.Namespace)),
 		Cordons:     byName(w.cordons.Snapshot(), cluster.CordonPrefix(w.cfg.Namespace)),
+		Measured:    byName(w.measured.Snapshot(), cluster.MeasuredPrefix(w.cfg.Namespace)),
 	}
 	if d, ever := w.declared.Get(cluster.TopologyKey(w.cfg.Namespace)); ever {
 		v.Declared = &d
@@ -90,7 +101,7 @@ func (w watches) view() View {
 			delete(v.Nodes, id)
 		}
 	}
-	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.virtual.Stale, w.cordons.Stale} {
+	for _, stale := range []func() (time.Time, error, time.Time){w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.declared.Stale, w.local.Stale, w.virtual.Stale, w.cordons.Stale, w.measured.Stale} {
 		if since, err, _ := stale(); !since.IsZero() {
 			v.Stale = fmt.Sprintf("the store has not answered since %s: %v", since.Format(time.TimeOnly), err)
 		}

@@ -156,7 +156,7 @@ func add(o *planner.Observation, role cluster.Role, w planner.Worker) {
 
 func stateOf(a cluster.Assignment, st cluster.WorkerStatus) planner.WorkerState {
 	switch {
-	case a.Desire != cluster.DesireRun, st.State == cluster.StateDraining, st.State == cluster.StateDrained, st.State == cluster.StateStopped:
+	case a.Desire != cluster.DesireRun, st.State == cluster.StateDraining, st.State == cluster.StateDrained, st.State == cluster.StateStopped, st.State == cluster.StateSleeping:
 		return planner.WorkerDraining
 	case st.State.Serving():
 		return planner.WorkerReady
@@ -214,7 +214,7 @@ func (g *Gatherer) actions(now time.Time, v View) {
 	}
 	for _, name := range sortedNames(v.Assignments) {
 		a, st := v.Assignments[name], v.Status[name]
-		if v.attached(a) || a.Desire == cluster.DesireDrain && (st.State == cluster.StateDrained || st.State == cluster.StateSleeping) {
+		if v.attached(a) || st.State == cluster.StateSleeping || a.Desire == cluster.DesireDrain && st.State == cluster.StateDrained {
 			continue
 		}
 		switch {
