@@ -25,13 +25,14 @@ func alone(change ...func(*Config)) *Worker {
 	return New(cfg)
 }
 
-// The generation of an assignment that changes nothing else is taken over, and told.
+// Of an assignment, generation and orders are taken over, and the former is told; what a worker is changes
+// otherwise.
 func TestAdoptsAGeneration(t *testing.T) {
 	w := alone()
 	next := w.Assignment()
-	next.Generation, next.Desire = 2, cluster.DesireDrain
+	next.Generation, next.Desire, next.Sleep, next.Node = 2, cluster.DesireDrain, 1, "node-9"
 	w.adopt(next)
-	if as := w.Assignment(); as.Generation != 2 || as.Desire == cluster.DesireDrain {
+	if as := w.Assignment(); as.Generation != 2 || as.SleepLevel() != 1 || as.Node == "node-9" {
 		t.Errorf("assignment %+v", as)
 	}
 	if st := w.Status(); st.Generation != 2 {
