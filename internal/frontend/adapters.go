@@ -29,6 +29,14 @@ func (m *servedModel) declared() string {
 	return m.name
 }
 
+// base is the name by which a topology has what is served under a name: its workers have the load.
+func (r *registry) base(name string) string {
+	if m := r.find(name); m != nil {
+		return m.declared()
+	}
+	return name
+}
+
 // addAdapters adds the adapters of models to them, each as a model whose workers are those that have
 // it. agreed are the cards of decode workers, prefills those of prefill workers, by model. An
 // adapter hides no model that is served or declared. Of two adapters with one name, the one that is

@@ -49,6 +49,7 @@ func TestAdapters(t *testing.T) {
 	pre := w.prefiller("p", handsOver("{}"), vllmWorker("a"), adapted("sql", "tuned"))
 	has := w.fake("d", say("abcdef"), vllmWorker("a"), adapted("odd\nname", "tuned"))
 	others := []*fake{w.fake("d-plain", say("abcdef"), vllmWorker("a")), w.fake("own", say("abcdef"))}
+	stats := listen[cluster.FrontendStats](w, cluster.TopicFrontendStats)
 	s := routing()
 	s.change(func(k *Settings) { k.RecordLoad = true })
 	f := w.routed(s, 2, 3)
@@ -103,6 +104,20 @@ func TestAdapters(t *testing.T) {
 		if q.Model != testModel {
 			t.Errorf("a request is recorded as load of %s", q.Model)
 		}
+	}
+	load := map[string]cluster.ModelLoad{}
+	patience.Until(t, "the figures of all requests are published", func() bool {
+		load = map[string]cluster.ModelLoad{}
+		for _, x := range stats() {
+			for _, m := range x.Models {
+				m.Started, m.ServedOf = m.Started+load[m.Model].Started, m.ServedOf+load[m.Model].ServedOf
+				load[m.Model] = m
+			}
+		}
+		return load[testModel].ServedOf == 10 || load["tuned"].ServedOf > 0
+	})
+	if m := load[testModel]; len(load) != 1 || m.Started != 10 {
+		t.Errorf("the planner is told %+v", load)
 	}
 	b := longPrompt()
 	for _, unknown := range []string{"sql", "odd\nname", "tuned2"} { // no decode worker has the first

@@ -304,7 +304,7 @@ func (j *job) end(err error) {
 	for _, c := range j.choices {
 		moves += int(c.gen.moves.Load())
 		if r, ok := j.served(c); ok && err == nil {
-			j.f.stats.served(j.model, r)
+			j.f.stats.served(c.gen.m.declared(), r)
 		}
 	}
 	j.record(time.Now())

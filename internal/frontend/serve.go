@@ -126,7 +126,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			f: f, id: workID(w, r), endpoint: endpoint, stream: p.stream,
 			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: tenant, routing: routing,
 		}
-		f.stats.asked(j.model)
+		f.stats.asked(f.registry.base(j.model))
 		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
 		err := error(internalError("Internal server error.")) // unless a panic unwinds
 		defer func() { j.end(err) }()
