@@ -33,11 +33,15 @@ func (e *Engine) Wake(ctx context.Context, level int) error {
 	steps := []struct{ path, body string }{{"/wake_up", ""}}
 	if level > cluster.SleepLight {
 		steps = []struct{ path, body string }{
-			{"/wake_up?tags=weights", ""}, {"/collective_rpc", `{"method":"reload_weights"}`}, {"/wake_up?tags=kv_cache", ""},
+			{"/wake_up?tags=weights", ""}, {pathCollective, `{"method":"reload_weights"}`}, {"/wake_up?tags=kv_cache", ""},
 		}
 	}
 	for _, s := range steps {
-		if _, err := e.client.Compute(ctx, s.path, nil, []byte(s.body)); err != nil {
+		_, err := e.client.Compute(ctx, s.path, nil, []byte(s.body))
+		if s.path == pathCollective && wire.Missing(err) {
+			return errNoReload
+		}
+		if err != nil {
 			return sleepError(ctx, err)
 		}
 	}
@@ -64,6 +68,11 @@ func (e *Engine) asleep(ctx context.Context) (bool, error) {
 	err := e.client.GetJSON(ctx, "/is_sleeping", &s)
 	return s.Sleeping, err
 }
+
+// pathCollective is where a server takes calls of methods of all its workers, in development mode.
+const pathCollective = "/collective_rpc"
+
+var errNoReload = wire.Unavailable("the server has no " + pathCollective + " by which it would load its weights again, as it must if it slept at level 2: restart it, or wake it there if it slept at level 1")
 
 var errNoSleep = wire.Unavailable("the server does not sleep: it takes --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1")
 
