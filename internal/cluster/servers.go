@@ -150,9 +150,10 @@ func (x External) checkSecrets(wrong func(field, format string, args ...any)) {
 	}
 }
 
-// Names say of a value that it is secret, but not if they are those of files.
+// Names say of a value that it is secret, but not if they are those of files, or of times of tokens.
 var (
 	secretName = regexp.MustCompile(`SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(KEY|TOKEN)(_?[0-9]+)?$`)
+	tokenTime  = regexp.MustCompile(`(FIRST|EACH|PER|INTER)_TOKEN$`)
 	fileName   = regexp.MustCompile(`(_|KEY)(FILE|PATH|DIR)$`)
 )
 
@@ -160,5 +161,5 @@ var (
 // a secret.
 func Secret(name string) bool {
 	name = strings.ToUpper(strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_"))
-	return secretName.MatchString(name) && !fileName.MatchString(name)
+	return secretName.MatchString(name) && !fileName.MatchString(name) && !tokenTime.MatchString(name)
 }

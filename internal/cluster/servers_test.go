@@ -64,7 +64,7 @@ func TestSecretsOfServers(t *testing.T) {
 	const hidden = "sk-123"
 	for text, want := range map[string]bool{
 		"vllm serve --api-key " + hidden: true, "vllm serve --api-key=" + hidden: true, "vllm '--api-key' " + hidden: true, "server --hf-token " + hidden: true, "env HF_TOKEN=" + hidden + " x": true,
-		"llama-server --api-key-file /k": false, "x --tokenizer /m --max-num-batched-tokens 5": false, "x --ssl-keyfile /k": false, "x --ssl-keyfile-password " + hidden: true, "x MONEY=1": false,
+		"llama-server --api-key-file /k": false, "x --tokenizer /m --max-num-batched-tokens 5": false, "x --ssl-keyfile /k": false, "x --ssl-keyfile-password " + hidden: true, "x MONEY=1": false, "x --time-to-first-token 40ms": false, "x --first-token " + hidden: false, "x --my-first-key " + hidden: true,
 	} {
 		e := EngineSpec{Backend: BackendOpenAI, Server: External{Command: text}}
 		err := e.Validate()
