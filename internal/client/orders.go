@@ -28,7 +28,10 @@ func (c *Cluster) Drain(ctx context.Context, worker string, deadline time.Time, 
 // see [cluster.SleepLight]. A zero deadline means no limit. A drained worker starts for it.
 func (c *Cluster) Sleep(ctx context.Context, worker string, level int, deadline time.Time) error {
 	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
-		now := cmp.Or(a.Asleep, a.SleepLevel())
+		now := 0
+		if a.Desire != cluster.DesireRun { // else it wakes, or has woken a moment ago
+			now = cmp.Or(a.Asleep, a.SleepLevel())
+		}
 		switch {
 		case a.Desire == cluster.DesireRemove:
 			return fmt.Errorf("%s is being removed already", worker)

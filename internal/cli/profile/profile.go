@@ -45,7 +45,7 @@ type Options struct {
 func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
-		Use: "profile", Short: "Measure how fast a worker is: TTFT by prompt, ITL by context and load", Group: command.GroupLook,
+		Use: "profile", Short: "Measure how fast a worker is: TTFT by prompt, ITL by context and load", Group: command.GroupLook, Changes: true, Late: true,
 		Long: `One worker of the cluster is measured, or any server that is compatible with OpenAI's API (--url):
 how long prompts take by their length, one at a time, and how long the tokens of answers take by
 context and by how many sequences decode together. The profile has both as tables, the worker's
@@ -55,8 +55,7 @@ The ends of the grid come first, so that what --budget cuts off is the fineness.
 FILE.points as soon as it is measured: the same command goes on with what is missing, and --again
 begins anew. Prompts are random, and computed by the worker itself. Others must not use the worker
 meanwhile. The limits of a server at --url are flags; it counts the tokens. Its key is --api-key,
-$OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY. With --teach the planner goes by the profile, where
-workers do not show how fast they are: servers of other engines do not.`,
+$OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY. --teach: servers of other engines do not show it themselves.`,
 		Examples: []string{
 			"dynctl profile --save worker.json --svg worker.svg",
 			"dynctl profile --url http://10.0.0.5:8000 --kv-tokens 400000 --max-num-seqs 256 --teach qwen3-32b",
@@ -93,8 +92,7 @@ workers do not show how fast they are: servers of other engines do not.`,
 	command.Count(fs, &o.MaxContext, "max-model-len", 0, "most tokens of prompt and answer (default: as the server tells)")
 	command.Count(fs, &o.Devices, "devices", 1, "devices that the server computes on")
 	command.Grouped(fs, "Measuring", "budget", "worker", "progress")
-	command.Grouped(fs, "Files", "save", "again", "svg", "npz")
-	command.Grouped(fs, "Planner", "teach", "forget")
+	command.Grouped(fs, "Results", "save", "again", "svg", "npz", "teach", "forget")
 	command.Grouped(fs, "Server", "url", "api-key", "model", "api", "no-ignore-eos", "timeout")
 	command.Grouped(fs, "Limits", "kv-tokens", "block-size", "max-num-seqs", "max-num-batched-tokens", "max-model-len", "devices")
 	command.Rare(fs, "progress", "api-key", "api", "no-ignore-eos", "timeout", "block-size", "devices", "model", "max-num-batched-tokens", "max-model-len", "forget")
