@@ -21,6 +21,8 @@ type Queueing struct {
 	Target      Target
 	// Chunk is the prompt tokens that a decode worker computes beside one decode step; 0: 2048.
 	Chunk int
+	// MaxSeqs is the sequences that a decode worker runs at a time; 0: as many as its KV has room for.
+	MaxSeqs int
 	// LeastDelay says that each prompt is computed where it delays itself and others least
 	// (disagg.conditional), whatever Plan.MaxLocalPrefill is.
 	LeastDelay bool
@@ -166,6 +168,9 @@ func (q Queueing) decode(plan Plan, f Forecast, b []Length, here []float64) deco
 	}
 	context, rate := kvSeconds/out, f.Rate/workers
 	capacity := q.Performance.KVCapacity()
+	if q.MaxSeqs > 0 { // others wait, and hold no KV
+		capacity = min(capacity, float64(q.MaxSeqs)*context)
+	}
 	// Prompts in between: a mixed step takes the time of its chunk and of its decode step.
 	mixed := func(kv float64) (step, itl float64) {
 		step = slow * q.Performance.ITL(kv, context)

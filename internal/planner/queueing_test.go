@@ -141,6 +141,26 @@ func TestDecodeLoadIsAtMostThatOfOneAfterTheOther(t *testing.T) {
 }
 
 // More workers never do worse, and more load never better.
+// A worker that runs few sequences at a time is full before its KV is: of n sequences, each gives a token a step.
+func TestMaxSeqsBoundTheRate(t *testing.T) {
+	sample := []Length{{ISL: 1, OSL: 100}}
+	for _, n := range []int{1, 4} {
+		q := Queueing{Performance: machine{}, Target: target(), MaxSeqs: n}
+		context := 1 + 100/2.0
+		step := machine{}.ITL(float64(n)*context, context)
+		highest := float64(n) / (100*step + float64(n)*(machine{}.TTFT(1)))
+		for _, share := range []float64{0.5, 0.9} {
+			if got := evaluateBy(t, q, Plan{Prefill: 1, Decode: 1}, share*highest, sample).DecodeLoad; got < 0.9*share || got > 1.1*share {
+				t.Errorf("%d sequences, %v of the highest rate: load %v", n, share, got)
+			}
+		}
+		q.MaxSeqs = 0
+		if got := evaluateBy(t, q, Plan{Prefill: 1, Decode: 1}, 0.9*highest, sample).DecodeLoad; got > 0.5 {
+			t.Errorf("without a bound: load %v", got)
+		}
+	}
+}
+
 func TestOutcomesAreMonotonic(t *testing.T) {
 	monotonic(t, Queueing{Performance: machine{}, Target: target()}, 1e-6)
 	// Prompts go where they cause the least delay, which is not quite where the fewest requests miss.

@@ -60,7 +60,7 @@ func TestMeasuredSpeed(t *testing.T) {
 	s.measure(&taught)
 	s.choose()
 	e := evaluator{speed: s, target: planner.Defaults().Target}
-	if q := e.queueing(); s.Missing() != "" || !s.taught() || s.KVCapacity() != 8000 || math.Abs(s.ITL(1, 1)-0.2501) > 1e-9 || q.Chunk != 256 {
+	if q := e.queueing(); s.Missing() != "" || !s.taught() || s.KVCapacity() != 8000 || math.Abs(s.ITL(1, 1)-0.2501) > 1e-9 || q.Chunk != 256 || q.MaxSeqs != 32 {
 		t.Errorf("%q, %v tokens, ITL %v, chunk %d", s.Missing(), s.KVCapacity(), s.ITL(1, 1), q.Chunk)
 	}
 	out, err := e.Evaluate(planner.Plan{Decode: 1}, planner.Forecast{Rate: 0.01, Horizon: time.Minute, Lengths: []planner.Length{{ISL: 100, OSL: 10}}})

@@ -48,7 +48,7 @@ func (e *evaluator) Evaluate(plan planner.Plan, f planner.Forecast) (planner.Out
 }
 
 func (e *evaluator) queueing() planner.Queueing {
-	return planner.Queueing{Performance: e.speed, Target: e.target, LeastDelay: e.leastDelay, Chunk: e.speed.Prefill.Limits.MaxBatchTokens, Handover: e.speed.Handover()}
+	return planner.Queueing{Performance: e.speed, Target: e.target, LeastDelay: e.leastDelay, Chunk: e.speed.Prefill.Limits.MaxBatchTokens, MaxSeqs: e.speed.Decode.Limits.MaxSeqs, Handover: e.speed.Handover()}
 }
 
 // Handover returns how long a transfer of KV takes, on average; 0 before the first.
