@@ -55,7 +55,10 @@ The ends of the grid come first, so that what --budget cuts off is the fineness.
 FILE.points as soon as it is measured: the same command goes on with what is missing, and --again
 begins anew. Prompts are random, and computed by the worker itself. Others must not use the worker
 meanwhile. The limits of a server at --url are flags; it counts the tokens. Its key is --api-key,
-$OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY. --teach: servers of other engines do not show it themselves.`,
+$OPENAI_API_KEY or $DYNAMOD_FRONTEND_API_KEY.
+
+With --teach the planner goes by the profile as long as the workers of the model do not show
+themselves how fast they are. Servers of other engines never do.`,
 		Examples: []string{
 			"dynctl profile --save worker.json --svg worker.svg",
 			"dynctl profile --url http://10.0.0.5:8000 --kv-tokens 400000 --max-num-seqs 256 --teach qwen3-32b",
