@@ -78,7 +78,7 @@ func (p *pursuit) scaled(m *moment.Moment) verdict {
 	if settled && t.Asks(have) {
 		where := "the cluster"
 		if p.order.Pool != "" {
-			where = "pool " + p.order.Pool
+			where = cluster.PoolWords(p.order.Pool)
 		}
 		return verdict{where + " has " + shape(t) + " workers", draw.Good, true}
 	}

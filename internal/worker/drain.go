@@ -33,8 +33,7 @@ func (w *Worker) beginDrain(ctx context.Context, t *term, o order) *drain {
 	}
 	st.Sequences = st.Left
 	w.board.update(func(all *cluster.WorkerStatus) {
-		all.State, all.Reason = cluster.StateDraining, ""
-		all.Reason = o.why()
+		all.State, all.Reason = cluster.StateDraining, o.why()
 		all.Drain = &st
 	})
 	d.begin(ctx)

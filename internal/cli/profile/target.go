@@ -106,7 +106,7 @@ func (o *Options) worker(ctx context.Context) (*target, error) {
 	st := w.Stats
 	l := profile.Limits{KVBlocks: st.KVTotal, BlockSize: st.BlockSize, MaxSeqs: st.MaxSeqs, MaxBatchTokens: st.MaxBatchTokens}
 	if l.KVTokens() <= 0 || l.MaxSeqs <= 0 || l.MaxBatchTokens <= 0 {
-		return nil, &exit.Failure{Action: action, Err: fmt.Errorf("%s does not tell its limits", w.Name), Tries: o.limitless(w)}
+		return nil, &exit.Failure{Action: action, Err: fmt.Errorf("%s does not tell its limits", w.Name), Tries: limitless(w)}
 	}
 	front.Limit(l.MaxSeqs)
 	m, err := frontend.Model(ctx, s, front, action, w.Model, o.Timeout)
@@ -133,7 +133,7 @@ func (o *Options) worker(ctx context.Context) (*target, error) {
 }
 
 // limitless says how a worker can be measured that does not tell its limits.
-func (o *Options) limitless(w cluster.Worker) []string {
+func limitless(w cluster.Worker) []string {
 	if w.ServerURL == "" {
 		return []string{"dynctl explain worker " + w.Name}
 	}
