@@ -15,20 +15,8 @@ func (g *generation) besideHop(ctx context.Context) (attempt context.Context, en
 		return ctx, func() {}
 	}
 	attempt, cancel := context.WithCancelCause(ctx)
-	over, ended := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-h.failed:
-			cancel(fmt.Errorf("%w: %w", errFirstLeg, h.why))
-		case <-over.Done():
-		}
-	}()
-	return attempt, func() {
-		ended()
-		<-done
-	}
+	stop := context.AfterFunc(h.failed, func() { cancel(fmt.Errorf("%w: %w", errFirstLeg, context.Cause(h.failed))) })
+	return attempt, func() { stop() }
 }
 
 // besideError returns why besideHop ended an attempt, or the attempt's own error.

@@ -32,10 +32,10 @@ type firstHop struct {
 	counted bool
 	// answer is set if the prefill worker has given the whole answer.
 	answer []protocol.EngineOutput
-	// failed is closed when a prefill that runs beside its decode worker has failed, and why
-	// says how. The decode worker may wait for its KV for ever.
-	failed chan struct{}
-	why    error
+	// failed ends, with the reason as its cause, when a prefill that runs beside its decode worker
+	// has failed: the decode worker may wait for its KV for ever. It is nil if nothing runs there.
+	failed context.Context
+	fail   context.CancelCauseFunc
 
 	// stop ends follow, which closes followed; nil if nobody follows.
 	stop     context.CancelFunc
@@ -101,7 +101,8 @@ func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instan
 		return nil
 	}
 	following, stop := context.WithCancel(ctx)
-	hop.stop, hop.followed, hop.failed = stop, make(chan struct{}), make(chan struct{})
+	hop.stop, hop.followed = stop, make(chan struct{})
+	hop.failed, hop.fail = context.WithCancelCause(context.Background())
 	go hop.follow(following)
 	return nil
 }
@@ -113,8 +114,7 @@ func (h *firstHop) follow(ctx context.Context) {
 	for out.Timing == nil {
 		if err := h.stream.Recv(ctx, &out); err != nil {
 			if ctx.Err() == nil && h.rt.Backend != "" {
-				h.why = err
-				close(h.failed) // of a failure in a room of ours the decode worker hears there
+				h.fail(err) // of a failure in a room of ours the decode worker hears there
 			}
 			return
 		}
