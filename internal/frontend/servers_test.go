@@ -179,13 +179,20 @@ func TestPrefillServerSaysNothing(t *testing.T) {
 // them fails, the other one is let go of at once.
 func TestServersMeet(t *testing.T) {
 	w := newWorld(t)
-	var fails atomic.Bool // the first time
+	var fails, first atomic.Bool // the first time
 	fails.Store(true)
+	first.Store(true)
+	waiting := make(chan struct{}) // closed when the decode server waits
 	failing := func(ctx context.Context, _ protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
 		if err := send(protocol.EngineOutput{}); err != nil {
 			return err
 		}
 		if fails.CompareAndSwap(true, false) {
+			select {
+			case <-waiting:
+			case <-time.After(patience.Soon):
+				t.Error("the decode server has not been asked meanwhile")
+			}
 			return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "out of memory"}
 		}
 		if err := send(protocol.EngineOutput{Timing: &protocol.Timing{}}); err != nil {
@@ -194,10 +201,9 @@ func TestServersMeet(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	var first atomic.Bool
-	first.Store(true)
 	waits := func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
 		if first.CompareAndSwap(true, false) {
+			close(waiting)
 			<-ctx.Done() // for a prefill that never comes
 			return context.Cause(ctx)
 		}

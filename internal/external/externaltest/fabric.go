@@ -17,7 +17,7 @@ type Fabric struct {
 	Wait time.Duration
 
 	mu       sync.Mutex
-	names    int
+	counted  int
 	held     map[string]*held
 	rooms    map[string]*room
 	moved    int
@@ -44,11 +44,14 @@ func NewFabric() *Fabric {
 	return &Fabric{Wait: patience, held: map[string]*held{}, rooms: map[string]*room{}}
 }
 
-func (f *Fabric) name() string {
+func (f *Fabric) name() string { return "engine-" + strconv.Itoa(f.count()) }
+
+// count returns another number each time.
+func (f *Fabric) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.names++
-	return "engine-" + strconv.Itoa(f.names)
+	f.counted++
+	return f.counted
 }
 
 // Moved counts the prompts whose KV came to a decode server from a prefill server, and

@@ -196,7 +196,7 @@ func (d *Double) trtContext(a *answer, p *trtParams) {
 	prompt := append([]uint32(nil), a.s.ids...)
 	a.s.max = 1
 	a.s.min = min(a.s.min, 1)
-	id := json.Number(strconv.FormatInt(1<<60+int64(len(d.Seen())), 10))
+	id := json.Number(strconv.FormatInt(1<<60+int64(d.fabric.count()), 10))
 	params := trtParams{Type: "context_only", First: []uint32{d.o.Next(prompt) % d.o.Vocab}, Context: &id, ID: p.ID, State: "b3BhcXVlIHN0YXRl"}
 	told, err := json.Marshal(params)
 	if err != nil {

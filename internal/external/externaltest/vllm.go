@@ -267,7 +267,7 @@ func (d *Double) kv(model string, prompt []uint32) []uint32 {
 // vllmHold holds KV for a decode server. Members, their order and their spelling differ
 // between releases: these have what is easily lost.
 func (d *Double) vllmHold(c *call, prompt []uint32) json.RawMessage {
-	key := fmt.Sprintf("%s-%d", c.r.Header.Get("X-Request-Id"), len(d.Seen()))
+	key := fmt.Sprintf("%s-%d", c.r.Header.Get("X-Request-Id"), d.fabric.count())
 	params := fmt.Sprintf(`{"do_remote_prefill": true, "do_remote_decode":false,"remote_block_ids":[[9007199254740993,18446744073709551615]], "remote_engine_id":%q,"remote_request_id":%q,"remote_host":"localhost","remote_port":5600,"tp_size":1,"remote_blocks_expiry_time":null,"scale":1.0,"future":{"a":"\u00e9","b":1e2}}`,
 		d.rankName(0), key)
 	d.fabric.hold(key, prompt, params)
