@@ -2,7 +2,6 @@ package clustertest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,17 +16,18 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/orphan"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
 // process is one run of a node in a process of its own.
 type process struct {
 	cmd     *exec.Cmd
-	out     lockedBuffer  // what it prints
-	ended   chan struct{} // closed when it has ended
-	err     error         // how; for readers of ended
-	stopped bool          // the test has ended it, or it was seen to die
-	doomed  bool          // it was told to die at a failpoint
+	out     patience.Buffer // what it prints
+	ended   chan struct{}   // closed when it has ended
+	err     error           // how; for readers of ended
+	stopped bool            // the test has ended it, or it was seen to die
+	doomed  bool            // it was told to die at a failpoint
 
 	// Orders to it, one at a time; see orders.go.
 	mu      sync.Mutex
@@ -171,21 +171,4 @@ func (n *RunningNode) Restart() {
 	<-n.process.ended
 	n.process.stopped = true
 	n.restart()
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -2,7 +2,6 @@ package embedded_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func serverCredentials(t *testing.T, s credentials.Secret) *embedded.Credentials {
@@ -127,7 +126,7 @@ func TestEtcdTakesUpPlainData(t *testing.T) {
 // NATS says nothing to whoever has no certificate of the cluster, not even who it is.
 func TestNATSAsksForCredentials(t *testing.T) {
 	s, dir := credentials.New(), t.TempDir()
-	var told lockedBuffer
+	var told patience.Buffer
 	log := slog.New(slog.NewTextHandler(&told, nil))
 	n := startNATS(t, embedded.NATSOptions{Dir: dir, Credentials: serverCredentials(t, s), Log: log})
 	connect := func(opts ...nats.Option) error {
@@ -176,23 +175,6 @@ func TestNATSAsksForCredentials(t *testing.T) {
 	if got := told.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "turned away") {
 		t.Errorf("it logged:\n%s", got)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // fetch gets a path over HTTP and reports whether anything answered.

@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -279,7 +278,7 @@ func TestRemovedWhileSilent(t *testing.T) {
 	t.Parallel()
 	s := startNATS(t, t.TempDir(), anyPort)
 	p := proxytest.New(t, strings.TrimPrefix(s.url, "nats://"))
-	var log lockedBuffer
+	var log patience.Buffer
 	bus, err := events.NewNATS(events.Config{Config: natsconn.Config{URL: "nats://" + p.Addr()}}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -303,21 +302,4 @@ func TestRemovedWhileSilent(t *testing.T) {
 		d, err := other.Depth(t.Context())
 		return err == nil && d == events.Depth{}
 	})
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,33 +92,18 @@ func newWorld(t testing.TB) *world {
 	w.c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	t.Cleanup(func() {
 		if t.Failed() && testing.Verbose() {
-			t.Logf("log:\n%s", w.log.text())
+			t.Logf("log:\n%s", w.log.String())
 		}
 	})
 	return w
 }
 
 // logBook keeps what is logged.
-type logBook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logBook) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type logBook struct{ patience.Buffer }
 
 // count returns how many lines contain a text.
 func (l *logBook) count(text string) (n int) {
-	for line := range strings.Lines(l.text()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, text) {
 			n++
 		}

@@ -289,7 +289,7 @@ func TestRequestLog(t *testing.T) {
 	var lines []map[string]any
 	patience.Until(t, "both lines are there", func() bool {
 		lines = nil
-		for line := range strings.Lines(w.log.text()) {
+		for line := range strings.Lines(w.log.String()) {
 			var l map[string]any
 			if json.Unmarshal([]byte(line), &l) == nil && l["msg"] == "request ended" {
 				lines = append(lines, l)

@@ -1,7 +1,6 @@
 package nixl_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // crooked is a transport that can be made to fail in one way or another.
@@ -74,7 +74,7 @@ func TestFallback(t *testing.T) {
 		{"it works", nil, "local chosen, tcp not_needed", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var log bytes.Buffer
+			var log patience.Buffer
 			e := crookedFirst(crooked{reach: c.reach})
 			a := e.Agent(t, "a", func(cfg *nixl.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			b := e.Agent(t, "b")
@@ -101,7 +101,7 @@ func TestFallback(t *testing.T) {
 
 // TestFallbackIsSaidOnce loads a peer again that had failed.
 func TestFallbackIsSaidOnce(t *testing.T) {
-	var log bytes.Buffer
+	var log patience.Buffer
 	e := crookedFirst(crooked{reach: fmt.Errorf("broken: %w", nixl.ErrBackend)})
 	a := e.Agent(t, "a", func(cfg *nixl.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	b := e.Agent(t, "b")

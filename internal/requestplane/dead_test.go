@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -34,7 +35,7 @@ func TestTCPDeadConnectionsLeaveNothing(t *testing.T) {
 	c := newClient(t, requestplane.ClientConfig{})
 	die := func() {
 		var st requestplane.Stream
-		until(t, "a call starts", func() bool { // the client may not have seen yet that the last connection died
+		patience.Until(t, "a call starts", func() bool { // the client may not have seen yet that the last connection died
 			var err error
 			if st, err = c.Call(t.Context(), p.addr()+"/1/finish", "r", nil, nil); err != nil {
 				return false
@@ -44,10 +45,10 @@ func TestTCPDeadConnectionsLeaveNothing(t *testing.T) {
 		p.Freeze()
 		finish <- struct{}{} // the server closes its side of the stream
 		st.Close()           // so does the caller, and neither hears of it
-		until(t, "the handler has returned", func() bool { return s.InFlight("1/finish") == 0 })
+		patience.Until(t, "the handler has returned", func() bool { return s.InFlight("1/finish") == 0 })
 		p.Reset()
 		p.Heal()
-		until(t, "the connection is closed", func() bool { return p.Open() == 0 })
+		patience.Until(t, "the connection is closed", func() bool { return p.Open() == 0 })
 	}
 	die() // what is made once is made now
 	goroutines, heap := runtime.NumGoroutine(), liveHeap()
@@ -55,7 +56,7 @@ func TestTCPDeadConnectionsLeaveNothing(t *testing.T) {
 		die()
 	}
 	var grown int64
-	until(t, "the sessions are freed", func() bool {
+	patience.Until(t, "the sessions are freed", func() bool {
 		if runtime.NumGoroutine() > goroutines {
 			return false
 		}

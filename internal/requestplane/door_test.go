@@ -1,19 +1,18 @@
 package requestplane_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/handshake/handshaketest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -116,7 +115,7 @@ func TestTCPNoKey(t *testing.T) {
 // says why nothing works.
 func TestTCPAnotherSecret(t *testing.T) {
 	checkLeaks(t)
-	var serverLog, clientLog lockedBuffer
+	var serverLog, clientLog patience.Buffer
 	s := listen(t, requestplane.ServerConfig{Key: handshake.RandomKey(), Log: slog.New(slog.NewTextHandler(&serverLog, nil))})
 	handle(t, s, "1/echo", echo)
 	p := newProxy(t, s.Addr())
@@ -130,24 +129,7 @@ func TestTCPAnotherSecret(t *testing.T) {
 	if n := p.Accepted(); n > 2 { // two if the test was stopped for seconds
 		t.Errorf("%d connections for 20 calls", n)
 	}
-	until(t, "both sides have said why", func() bool {
+	patience.Until(t, "both sides have said why", func() bool {
 		return strings.Contains(serverLog.String(), "secret") && strings.Contains(clientLog.String(), "incompatible node")
 	})
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

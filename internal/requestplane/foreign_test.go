@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -28,12 +29,12 @@ const hello = "dynrp\x00\x02\x00"
 
 // prove is a client's side of the handshake, welcome a server's.
 func prove(conn net.Conn) error {
-	_, _, err := handshake.Connect(conn, handshake.Options{Protocol: spoken, Key: clusterKey}, time.Now().Add(patience))
+	_, _, err := handshake.Connect(conn, handshake.Options{Protocol: spoken, Key: clusterKey}, time.Now().Add(patience.Soon))
 	return err
 }
 
 func welcome(conn net.Conn) bool {
-	_, _, err := handshake.Accept(conn, handshake.Options{Protocol: spoken, Key: clusterKey}, time.Now().Add(patience))
+	_, _, err := handshake.Accept(conn, handshake.Options{Protocol: spoken, Key: clusterKey}, time.Now().Add(patience.Soon))
 	return err == nil
 }
 
@@ -50,7 +51,7 @@ func dial(t *testing.T, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(patience.Soon))
 	return conn
 }
 
@@ -190,7 +191,7 @@ func TestTCPBadRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer st.Close()
-			st.SetDeadline(time.Now().Add(patience))
+			st.SetDeadline(time.Now().Add(patience.Soon))
 			if _, err := io.WriteString(st, test.send); err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +326,7 @@ func TestTCPAnnouncedLength(t *testing.T) {
 	if _, err := sess.Ping(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "streams are read", func() bool { return sess.NumStreams() == 50 })
+	patience.Until(t, "streams are read", func() bool { return sess.NumStreams() == 50 })
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 20<<20 {
 		t.Errorf("50 announcements cost %d bytes", grown)

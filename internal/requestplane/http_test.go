@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -29,7 +30,7 @@ func browser(t *testing.T, h2 bool) *http.Client {
 	p.SetHTTP2(h2)
 	tr := &http.Transport{Protocols: &p, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patience}
+	return &http.Client{Transport: tr, Timeout: patience.Soon}
 }
 
 // post sends JSON and returns the status and the lines of the answer.
@@ -138,7 +139,7 @@ func TestHTTPCurl(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, "```\n")
 	want, _, _ := strings.Cut(rest, "```")
 	command = strings.NewReplacer("$(dynctl credentials --token)", requestplane.HTTPToken(clusterKey), "127.0.0.1:7370", hostport(s.Addr())).Replace(command)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
 	defer cancel()
 	for _, version := range []string{"--http1.1", "--http2-prior-knowledge"} {
 		out, err := exec.CommandContext(ctx, "sh", "-c", "curl -sS "+version+" "+command).CombinedOutput()
@@ -226,7 +227,7 @@ func TestHTTPSilentStranger(t *testing.T) {
 	handle(t, s, "1/echo", echo)
 	for _, say := range []string{"", "GET / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"} {
 		conn := dial(t, hostport(s.Addr()))
-		conn.SetDeadline(time.Now().Add(patience))
+		conn.SetDeadline(time.Now().Add(patience.Soon))
 		io.WriteString(conn, say)
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, io.EOF) || isTimeout(err) {
 			t.Errorf("%q: the connection is still open", say)
@@ -410,7 +411,7 @@ func (l welcoming) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	o := handshake.Options{Protocol: handshake.Protocol{Name: "dynhp\x00", Version: 1}, Key: clusterKey}
-	if _, _, err := handshake.Accept(conn, o, time.Now().Add(patience)); err != nil {
+	if _, _, err := handshake.Accept(conn, o, time.Now().Add(patience.Soon)); err != nil {
 		conn.Close()
 		return nil, err
 	}

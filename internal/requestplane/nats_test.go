@@ -16,6 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/natspipe"
 	"github.com/dynctl/dynctl/internal/natspipe/natspipetest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -73,12 +74,12 @@ func TestNATSServerRestart(t *testing.T) {
 				}
 			})
 		}
-		until(t, "streams run", func() bool { return running.Load() == 20 })
+		patience.Until(t, "streams run", func() bool { return running.Load() == 20 })
 		servers.Stop()
 		servers.Restart()
 		work.Wait()
-		until(t, "calls work again", func() bool { return ask(t.Context(), c, s.Addr()+"/1/echo", "again") == nil })
-		until(t, "all handlers know", func() bool { return running.Load() == 0 })
+		patience.Until(t, "calls work again", func() bool { return ask(t.Context(), c, s.Addr()+"/1/echo", "again") == nil })
+		patience.Until(t, "all handlers know", func() bool { return running.Load() == 0 })
 	}
 	t.Logf("%d whole answers, %d broken ones", whole.Load(), broken.Load())
 	if broken.Load() == 0 {
@@ -96,7 +97,7 @@ func TestNATSPeerGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	handle(t, s, "1/hold", newHold().handle)
-	c := newNATSClient(t, servers, requestplane.ClientConfig{Liveness: requestplane.Liveness{KeepAlive: 100 * time.Millisecond, PeerTimeout: patience}})
+	c := newNATSClient(t, servers, requestplane.ClientConfig{Liveness: requestplane.Liveness{KeepAlive: 100 * time.Millisecond, PeerTimeout: patience.Soon}})
 	st := start(t, c, s.Addr()+"/1/hold")
 	if err := bus.Close(); err != nil { // as the end of its process would
 		t.Fatal(err)

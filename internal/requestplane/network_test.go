@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -150,7 +151,7 @@ func TestNetworkHalfOpen(t *testing.T) {
 		}
 		t.Logf("noticed after %s", time.Since(begin))
 		p.Heal()
-		until(t, "calls work again", func() bool { return ask(t.Context(), c, p.addr()+"/1/echo", "again") == nil })
+		patience.Until(t, "calls work again", func() bool { return ask(t.Context(), c, p.addr()+"/1/echo", "again") == nil })
 	})
 }
 
@@ -162,7 +163,7 @@ func TestNetworkFrozenPeer(t *testing.T) {
 		s := n.serve(t, requestplane.ServerConfig{})
 		handle(t, s, "1/echo", echo)
 		p := n.proxy(t, s)
-		c := newClient(t, requestplane.ClientConfig{Liveness: requestplane.Liveness{PeerTimeout: patience}})
+		c := newClient(t, requestplane.ClientConfig{Liveness: requestplane.Liveness{PeerTimeout: patience.Soon}})
 		if err := ask(t.Context(), c, p.addr()+"/1/echo", "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +178,7 @@ func TestNetworkFrozenPeer(t *testing.T) {
 				if err := ask(ctx, c, p.addr()+"/1/echo", body); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("call = %v, want DeadlineExceeded", err)
 				}
-				if d := time.Since(begin); d > patience/3 {
+				if d := time.Since(begin); d > patience.Soon/3 {
 					t.Errorf("call ended after %s", d)
 				}
 			})
@@ -230,7 +231,7 @@ func TestNetworkIdleConnection(t *testing.T) {
 			if n := p.Accepted(); n != want {
 				t.Errorf("%d connections, want %d", n, want)
 			}
-			until(t, "the idle connection is closed", func() bool { return p.Open() == 0 })
+			patience.Until(t, "the idle connection is closed", func() bool { return p.Open() == 0 })
 		}
 		st := start(t, c, p.addr()+"/1/hold") // a silent stream is not idle
 		// A connection that was made later and is idle is closed meanwhile.
@@ -238,12 +239,12 @@ func TestNetworkIdleConnection(t *testing.T) {
 		if err := ask(t.Context(), c, other.addr()+"/1/echo", "x"); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the other connection is closed", func() bool { return other.Accepted() == 1 && other.Open() == 0 })
+		patience.Until(t, "the other connection is closed", func() bool { return other.Accepted() == 1 && other.Open() == 0 })
 		if p.Open() != 1 {
 			t.Error("a connection in use was closed")
 		}
 		st.Close()
-		until(t, "the idle connection is closed", func() bool { return p.Open() == 0 })
+		patience.Until(t, "the idle connection is closed", func() bool { return p.Open() == 0 })
 	})
 }
 
@@ -294,6 +295,6 @@ func TestNetworkStubbornHandler(t *testing.T) {
 			t.Errorf("Close = %v, want an error that counts 1 handler", err)
 		}
 		close(release)
-		until(t, "Close succeeds", func() bool { return s.Close() == nil })
+		patience.Until(t, "Close succeeds", func() bool { return s.Close() == nil })
 	})
 }

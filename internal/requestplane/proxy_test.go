@@ -2,7 +2,6 @@ package requestplane_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/proxytest"
 )
@@ -23,15 +22,4 @@ func (p *proxy) addr() string {
 		return p.at(p.Addr())
 	}
 	return p.Addr()
-}
-
-const patience = 30 * time.Second
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -33,8 +34,8 @@ func (h *hold) cause(t *testing.T) error {
 	select {
 	case err := <-h.causes:
 		return err
-	case <-time.After(patience):
-		t.Fatalf("handler not told to stop within %s", patience)
+	case <-time.After(patience.Soon):
+		t.Fatalf("handler not told to stop within %s", patience.Soon)
 		return nil
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -58,7 +59,7 @@ func ephemeral(t *testing.T) *tls.Config {
 func TestTCPWithTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := selfSigned(t)
-	var log lockedBuffer
+	var log patience.Buffer
 	secure := listen(t, requestplane.ServerConfig{
 		Log:              slog.New(slog.NewTextHandler(&log, nil)),
 		TLS:              &tls.Config{Certificates: []tls.Certificate{cert}},

@@ -1,40 +1,21 @@
 package store_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/kube"
 	"github.com/dynctl/dynctl/internal/kube/kubetest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
 
-// buffer is a log that tests read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // sayWhyNone has the store say why it knows no instances.
 func sayWhyNone(t *testing.T, n namespace) {
-	var log buffer
+	var log patience.Buffer
 	s, err := store.NewKubernetes(store.KubernetesConfig{Client: n.admin, MinTTL: time.Second, Explain: 50 * time.Millisecond}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)

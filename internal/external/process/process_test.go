@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,28 +48,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// output is the log of a server.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) has(text string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Contains(o.buf.String(), text)
-}
-
 // run starts a script as a server, which is gone when the test ends.
-func run(t *testing.T, env []string, script string, args ...string) (*Process, *output) {
+func run(t *testing.T, env []string, script string, args ...string) (*Process, *patience.Buffer) {
 	t.Helper()
-	var log output
+	var log patience.Buffer
 	p, err := Start(Config{Words: append([]string{"sh", "-c", script, "sh"}, args...), Env: env, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +143,7 @@ func TestStop(t *testing.T) {
 	dir := t.TempDir()
 	p, log := run(t, nil, family, dir)
 	all := pids(t, dir)
-	patience.Until(t, "its output is logged", func() bool { return log.has("line=ready") })
+	patience.Until(t, "its output is logged", func() bool { return strings.Contains(log.String(), "line=ready") })
 	if p.PID() != all[0] || p.Err() != nil {
 		t.Errorf("process %d of %v, %v", p.PID(), all, p.Err())
 	}
@@ -182,11 +162,11 @@ func TestStop(t *testing.T) {
 // A server that does not want to end is killed when the time is over.
 func TestStopKills(t *testing.T) {
 	p, log := run(t, nil, `trap 'echo not yet' TERM; echo up; while :; do sleep 0.01; done`)
-	patience.Until(t, "it is up", func() bool { return log.has("up") })
+	patience.Until(t, "it is up", func() bool { return strings.Contains(log.String(), "up") })
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.Stop(ctx) }()
-	patience.Until(t, "it is asked", func() bool { return log.has("not yet") })
+	patience.Until(t, "it is asked", func() bool { return strings.Contains(log.String(), "not yet") })
 	select {
 	case err := <-stopped:
 		t.Fatalf("it is stopped before its time: %v", err)
@@ -278,8 +258,8 @@ func TestSecrets(t *testing.T) {
 	if err := ended(t, p); strings.Contains(err.Error(), "sk-secret") || !strings.Contains(err.Error(), "visible-1 *** short") {
 		t.Error(err)
 	}
-	if log.has("sk-secret") || !log.has("visible-1 ***") {
-		t.Errorf("the log is %s", log.buf.String())
+	if strings.Contains(log.String(), "sk-secret") || !strings.Contains(log.String(), "visible-1 ***") {
+		t.Errorf("the log is %s", log.String())
 	}
 }
 

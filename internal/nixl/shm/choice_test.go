@@ -3,7 +3,6 @@
 package shm_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // either makes agents that have shm and, below it, tcp.
@@ -41,7 +41,7 @@ func TestChoice(t *testing.T) {
 		{"peer without shm", onlyTCP, func(*nixl.Config) {}, "tcp", "does not offer it", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var log bytes.Buffer
+			var log patience.Buffer
 			a := e.Agent(t, "a", func(c *nixl.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			b := c.peer.Agent(t, "b", c.change)
 			c.peer.Region(t, b, 4096)

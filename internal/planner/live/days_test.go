@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bytes"
 	"log/slog"
 	"math"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/planner"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -72,7 +72,7 @@ func TestDaysThatCannotBeRead(t *testing.T) {
 			if _, err := w.store.Put(w.ctx, cluster.DaysKey(ns, ""), []byte(value)); err != nil {
 				t.Fatal(err)
 			}
-			var told bytes.Buffer
+			var told patience.Buffer
 			var d diary
 			cfg := Config{Store: w.store, Namespace: ns, Log: slog.New(slog.NewTextHandler(&told, nil))}
 			kv, err := w.store.Get(w.ctx, cluster.DaysKey(ns, ""))

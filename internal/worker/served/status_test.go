@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/external"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -171,7 +172,7 @@ func TestServersAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{loadErr: errors.New("404")}
 		events := &follower{running: make(chan struct{})}
-		var log strings.Builder
+		var log patience.Buffer
 		s := newServer(f, func(c *Config) { c.Events, c.Log = events, slog.New(slog.NewTextHandler(&log, nil)) })
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
