@@ -1,10 +1,7 @@
 package media
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,22 +37,19 @@ type Finder struct {
 	p         *Plane
 	meter     Meter
 	peers     *kv.Peers
-	encoders  *runtime.Client // nil: nobody else is asked
+	encoders  *Encoders // nil: nobody else is asked
 	frontends *runtime.Client
-
-	mu       sync.Mutex
-	inFlight map[cluster.InstanceID]int // parts that an encode worker has from here
 }
 
 // NewFinder makes the finder of a term. alone says that it asks no encode workers, because
 // this is one.
 func (p *Plane) NewFinder(ctx context.Context, host Host, peers *kv.Peers, meter Meter, alone bool) (*Finder, error) {
-	f := &Finder{p: p, meter: meter, peers: peers, inFlight: map[cluster.InstanceID]int{}}
+	f := &Finder{p: p, meter: meter, peers: peers}
 	var err error
 	if f.frontends, err = host.Client(ctx, cluster.Endpoint{Component: cluster.ComponentFrontend, Name: cluster.EndpointMedia}); err != nil || alone {
 		return f, err
 	}
-	f.encoders, err = host.Client(ctx, p.cfg.Encode)
+	f.encoders, err = Follow(ctx, host, p.cfg.Encode)
 	return f, err
 }
 
@@ -192,12 +186,9 @@ func (f *Finder) find(ctx context.Context, m *Images, part *protocol.MediaPart) 
 	return rows, err
 }
 
-// maxTries bounds the encode workers that are asked for one part.
-const maxTries = 3
-
 func (f *Finder) load(ctx context.Context, m *Images, part *protocol.MediaPart) ([][]float32, error) {
 	why := whyNoEncoder
-	order, chosen := f.order(part.Key)
+	order, chosen := f.encoders.Order(part.Key[:])
 	for _, inst := range order {
 		rows, err := f.read(ctx, inst, m, part, chosen)
 		switch {
@@ -237,7 +228,7 @@ func (f *Finder) At(key blockhash.Key) cluster.EmbeddingsAt {
 	if f.p.cache.has(key) {
 		return cluster.EmbeddingsAt{Cached: true}
 	}
-	order, chosen := f.order(key)
+	order, chosen := f.encoders.Order(key[:])
 	switch {
 	case len(order) > 0:
 		return cluster.EmbeddingsAt{Encoder: order[0].Worker, Why: chosen}
@@ -251,43 +242,4 @@ func (f *Finder) At(key blockhash.Key) cluster.EmbeddingsAt {
 func final(err error) bool {
 	var remote *requestplane.RemoteError
 	return errors.As(Remote(err), &remote) && remote.Kind == requestplane.KindInvalidArgument
-}
-
-// order lists the encode workers that are asked for a key: the same image goes to the same
-// worker, which has it in its cache, unless that has much more to do for this one than
-// another. chosen says why the first one is the first.
-func (f *Finder) order(key blockhash.Key) (_ []cluster.Instance, chosen string) {
-	if f.encoders == nil {
-		return nil, ""
-	}
-	all := slices.Clone(f.encoders.Instances())
-	rank := make(map[cluster.InstanceID][]byte, len(all))
-	for _, i := range all {
-		sum := sha256.Sum256(append(key[:], i.InstanceID.String()...))
-		rank[i.InstanceID] = sum[:]
-	}
-	slices.SortFunc(all, func(a, b cluster.Instance) int { return bytes.Compare(rank[a.InstanceID], rank[b.InstanceID]) })
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	busy := func(i cluster.Instance) int { return f.inFlight[i.InstanceID] }
-	if len(all) > 0 {
-		least := slices.MinFunc(all, func(a, b cluster.Instance) int { return cmp.Compare(busy(a), busy(b)) })
-		at := slices.IndexFunc(all, func(i cluster.Instance) bool { return busy(i) <= busy(least)+1 })
-		first := all[at]
-		chosen = "first by content"
-		if at > 0 {
-			chosen = fmt.Sprintf("%s is first by content, and has %d images of this worker in hand, %d more than another", all[0].Worker, busy(all[0]), busy(all[0])-busy(least))
-		}
-		all = slices.Insert(slices.Delete(all, at, at+1), 0, first)
-	}
-	return all[:min(len(all), maxTries)], chosen
-}
-
-// count counts parts that an encode worker has from here.
-func (f *Finder) count(id cluster.InstanceID, d int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.inFlight[id] += d; f.inFlight[id] == 0 {
-		delete(f.inFlight, id)
-	}
 }

@@ -31,8 +31,8 @@ func (f *Finder) read(ctx context.Context, inst cluster.Instance, m *Images, par
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, Timeout, errTimeout)
 	defer cancel()
-	f.count(inst.InstanceID, 1)
-	defer f.count(inst.InstanceID, -1)
+	f.encoders.Busy(inst.InstanceID, 1)
+	defer f.encoders.Busy(inst.InstanceID, -1)
 	deadline, _ := ctx.Deadline()
 	s, err := f.encoders.Call(ctx, inst, m.of.Request, nil, protocol.EncodeRequest{
 		RequestID: m.of.Request, Tenant: m.of.Tenant, ModelSum: m.model, Part: *part, EngineID: f.p.cfg.KV.Name(), Worker: f.p.cfg.Worker, Deadline: deadline,
