@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -96,3 +98,10 @@ const (
 	EndpointFlights    = "flights"    // all requests in flight, for other frontends
 	EndpointDeparted   = "departed"   // answers once the frontend no longer chooses an instance
 )
+
+// EndpointEncode names the endpoint of encode workers whose engine is a server that others wrote, for
+// the model of a digest. Those of the built-in engine serve [EndpointGenerate].
+func EndpointEncode(digest string) string {
+	sum := sha256.Sum256([]byte(digest))
+	return "encode_" + hex.EncodeToString(sum[:8])
+}

@@ -190,8 +190,8 @@ func (a Attached) Validate() error { return first(a.check) }
 
 func (a Attached) check(wrong func(field, format string, args ...any)) {
 	switch {
-	case a.Role != RolePrefill && a.Role != RoleDecode:
-		wrong("role", "%q is not one of prefill, decode", a.Role)
+	case !slices.Contains(Roles, a.Role):
+		wrong("role", "%q is not one of prefill, decode, encode", a.Role)
 	case !a.Engine.External():
 		wrong("engine", "%q is not one of %s", a.Engine.Backend, strings.Join(ExternalBackends(), ", "))
 	case a.URL() == "":

@@ -11,7 +11,7 @@ const (
 	// RoleDecode generates tokens; it also prefills short prompts itself.
 	RoleDecode Role = "decode"
 	// RoleEncode turns images into embeddings. Its workers have only the vision tower of a
-	// vision-language model.
+	// vision-language model, or stand for a server that computes embeddings of media for others.
 	RoleEncode Role = "encode"
 )
 

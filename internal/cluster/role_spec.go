@@ -88,7 +88,7 @@ var engineOptions = func() (names []string) {
 // Uses reports whether workers of the role follow an option of engines, named as in
 // [FieldError].
 func (r Role) Uses(option string) bool {
-	return r.HoldsKV() || option == "backend" || option == "device"
+	return r.HoldsKV() || option == "backend" || option == "device" || option == "server"
 }
 
 // used returns the options that workers of the role follow. A change of the others does

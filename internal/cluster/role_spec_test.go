@@ -174,7 +174,7 @@ func TestEngineOfEncodeWorkers(t *testing.T) {
 	var all EngineSpec
 	fill(t, reflect.ValueOf(&all).Elem(), 1)
 	top := Topology{Model: ModelSpec{Name: "m", Path: "/m"}, Decode: 1, Encode: 1, Engine: all}
-	if _, got := top.Specs(RoleEncode); got != (EngineSpec{Backend: all.Backend, Device: all.Device}) {
+	if _, got := top.Specs(RoleEncode); got != (EngineSpec{Backend: all.Backend, Device: all.Device, Server: all.Server}) {
 		t.Errorf("it has %+v", got)
 	}
 	top.Engine = EngineSpec{}
@@ -185,7 +185,7 @@ func TestEngineOfEncodeWorkers(t *testing.T) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		want := "encode." + strings.TrimSuffix(name, "_ms") + ": encode workers have no such option"
 		refused := slices.ContainsFunc(top.Problems(), func(e FieldError) bool { return strings.HasPrefix(e.Error(), want) })
-		if keeps := f.Name == "Backend" || f.Name == "Device"; refused == keeps {
+		if keeps := f.Name == "Backend" || f.Name == "Device" || f.Name == "Server"; refused == keeps {
 			t.Errorf("%s: refused %v; %v", f.Name, refused, top.Problems())
 		}
 		top.DecodeSpec.Engine, top.EncodeSpec.Engine = top.EncodeSpec.Engine, EngineSpec{}

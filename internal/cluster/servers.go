@@ -32,15 +32,23 @@ func (t Topology) checkServers(wrong func(field, format string, args ...any)) {
 		}
 		m, e := t.Specs(r)
 		server := own.Engine.Server
+		if _, decode := t.Specs(RoleDecode); r == RoleEncode && t.Decode > 0 && (e.External() || decode.External()) && e.Backend != decode.Backend {
+			say("backend", own.Engine.Backend != "", "encode workers of %s give no embeddings to workers of %s", engineWords(e), engineWords(decode))
+			continue
+		}
 		switch {
 		case !e.External():
 			if e.Server != (External{}) {
 				say("backend", own.Engine.Backend != "" || server != (External{}), "a server is described, which only the engines %s have", strings.Join(ExternalBackends(), ", "))
 			}
 			continue
-		case r == RoleEncode:
-			say("backend", own.Engine.Backend != "", "no server of %s computes the embeddings of images alone: leave out encode workers, it sees images itself", e.Backend)
+		case r == RoleEncode && !e.Encodes():
+			say("backend", own.Engine.Backend != "", "no server of %s computes the embeddings of images for others here: leave out encode workers, it sees images itself", e.Backend)
 			continue
+		case r == RoleEncode && t.Model.Path != "":
+			wrong("model", "servers of %s encode what is in clients' own requests: leave its path out, so that they get these", e.Backend)
+		case r == RoleEncode && !slices.Contains([]string{"", "none"}, server.Connector):
+			say("server.connector", true, "encode workers exchange no KV blocks: leave it out")
 		case r == RolePrefill && len(ExternalConnectors(e.Backend)) == 0:
 			say("backend", own.Engine.Backend != "", "servers of %s exchange no KV blocks, so that they cannot be prefill workers", e.Backend)
 		}
@@ -65,6 +73,14 @@ func (t Topology) checkServers(wrong func(field, format string, args ...any)) {
 	}
 }
 
+// engineWords names an engine in a sentence.
+func engineWords(e EngineSpec) string {
+	if e.External() {
+		return e.Backend
+	}
+	return "our own engine"
+}
+
 // checkPair reports why prefill and decode workers, some of which are servers of their own,
 // exchange no KV blocks.
 func (t Topology) checkPair(prefill, decode EngineSpec, wrong func(field, format string, args ...any)) {
@@ -84,7 +100,7 @@ func (t Topology) checkPair(prefill, decode EngineSpec, wrong func(field, format
 	switch {
 	case exchanging(prefill.Backend) != exchanging(decode.Backend):
 		wrong(at("backend", t.PrefillSpec.Engine.Backend != ""), "workers of %s and of %s exchange no KV blocks: prefill and decode workers need the same engine",
-			cmp.Or(prefill.Backend, "our own engine"), cmp.Or(decode.Backend, "our own engine"))
+			engineWords(prefill), engineWords(decode))
 	case p != d:
 		wrong(at("server.connector", t.PrefillSpec.Engine.Server.Connector != ""), "prefill and decode workers exchange KV blocks by the same connector: prefill has %s, decode %s", p, d)
 	case p == "none":

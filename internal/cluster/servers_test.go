@@ -37,7 +37,16 @@ func TestServersOfATopology(t *testing.T) {
 		"speculation":              {with(func(t *Topology) { t.DecodeSpec.Engine.Speculative = Speculative{Method: "ngram", Tokens: 3} }), []string{"decode.speculative: a server of vllm"}},
 		"quantized":                {with(func(t *Topology) { t.Model.Quantize = "q8_0" }), []string{"quantize: a server of vllm loads"}},
 		"quantized for a role":     {with(func(t *Topology) { t.PrefillSpec.Quantize = "q8_0" }), []string{"prefill.quantize: a server of vllm loads"}},
-		"encode workers of vllm":   {with(func(t *Topology) { t.Encode, t.Model.Path = 1, "/m" }), []string{"backend: no server of vllm computes the embeddings"}},
+		"encode workers of vllm":   {with(func(t *Topology) { t.Encode = 1 }), nil},
+		"their connector":          {with(func(t *Topology) { t.Encode, t.EncodeSpec.Engine.Server.Connector = 1, "nixl" }), []string{"encode.server.connector: encode workers exchange no KV"}},
+		"no connector of theirs":   {with(func(t *Topology) { t.Encode, t.EncodeSpec.Engine.Server.Connector = 1, "none" }), nil},
+		"encode, with a folder":    {with(func(t *Topology) { t.Encode, t.Model.Path = 1, "/m" }), []string{"model: servers of vllm encode what is in clients' own requests"}},
+		"encode workers of sglang": {with(func(t *Topology) { t.Encode, t.Engine.Backend = 1, BackendSGLang }), []string{"backend: no server of sglang computes the embeddings"}},
+		"encode of another engine": {with(func(t *Topology) { t.Encode, t.EncodeSpec.Engine.Backend = 1, BackendSGLang }), []string{"encode.backend: encode workers of sglang give no embeddings to workers of vllm"}},
+		"our own encode":           {with(func(t *Topology) { t.Encode, t.EncodeSpec.Engine.Backend = 1, BackendCPU }), []string{"encode.backend: encode workers of our own engine give no embeddings to workers of vllm"}},
+		"encode for our own": {with(func(t *Topology) {
+			t.Prefill, t.Encode, t.Engine, t.EncodeSpec.Engine, t.Model.Path = 0, 1, EngineSpec{}, vllm, "/m"
+		}), []string{"encode.backend: encode workers of vllm give no embeddings to workers of our own engine"}},
 		"decode is our own":        {with(func(t *Topology) { t.Engine = EngineSpec{}; t.PrefillSpec.Engine = vllm }), []string{"prefill.backend: workers of vllm and of our own engine"}},
 		"prefill is our own":       {with(func(t *Topology) { t.Engine = EngineSpec{}; t.DecodeSpec.Engine = vllm }), []string{"decode.backend: workers of our own engine and of vllm"}},
 		"two engines":              {with(func(t *Topology) { t.DecodeSpec.Engine.Backend = BackendSGLang }), []string{"decode.backend: workers of vllm and of sglang"}},

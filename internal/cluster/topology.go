@@ -262,7 +262,7 @@ func (t Topology) check(wrong func(field, format string, args ...any)) {
 	if main.Workers() > 0 && t.Model.Name == "" {
 		wrong("model", "no name")
 	}
-	if t.Encode > 0 && t.Model.Builtin() == BuiltinModelName {
+	if t.Encode > 0 && t.Model.Builtin() == BuiltinModelName && !t.OfServer() {
 		wrong(string(RoleEncode), "the built-in model %s sees no images: dynctl up --encode %d changes it to %s", BuiltinModelName, t.Encode, BuiltinVisionName)
 	}
 	t.Model.check(wrong)

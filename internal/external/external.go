@@ -2,6 +2,7 @@ package external
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
@@ -51,6 +52,25 @@ type Sleeper interface {
 	Wake(ctx context.Context, level int) error
 	// Asleep reports whether the server sleeps, whoever has ordered it.
 	Asleep(ctx context.Context) (bool, error)
+}
+
+// Encoder is an engine whose servers compute the embeddings of images, sounds and videos for each
+// other, where clients' bodies have them.
+type Encoder interface {
+	// Items lists what a request has of them, each once.
+	Items(r *Request) ([]MediaItem, error)
+	// Encode has the server compute the embeddings of one item, which is the Body of r. It returns
+	// what the server that has the prompt is told; nil if that one finds them without a word.
+	Encode(ctx context.Context, r *Request) (json.RawMessage, error)
+}
+
+// MediaItem is an image, a sound or a video of a request.
+type MediaItem struct {
+	// Key is equal for items with the same content and the same options. Of an item that the
+	// request gives by its address, the address is the content.
+	Key [sha256.Size]byte
+	// Body is a request for Encode.
+	Body json.RawMessage
 }
 
 // EventQueue is an engine whose KV events wait in a queue that one consumer drains.
@@ -136,6 +156,9 @@ type Request struct {
 	// At most one is set.
 	Handoff json.RawMessage
 	Meeting *Meeting
+	// Encoded is what Encode of other servers returned for items of the request, those among them
+	// that it returned nil for; nil if none were encoded elsewhere.
+	Encoded []json.RawMessage
 }
 
 // Prefilled is the outcome of a first leg.

@@ -21,7 +21,7 @@ import (
 var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
-	MediaRequest{}, MediaChunk{}, EncodeRequest{}, EncodeReply{},
+	MediaRequest{}, MediaChunk{}, EncodeRequest{}, EncodeReply{}, EncodeItem{}, EncodedItem{},
 	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, KVEventsRequest{}, KVEventsPage{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, KVIndexRequest{}, LoadRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
 	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.KVPosition{}, cluster.KVIndex{}, cluster.RecordedLoad{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
 }

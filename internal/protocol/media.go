@@ -3,6 +3,7 @@ package protocol
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -113,6 +114,27 @@ type EncodeReply struct {
 	DType    string   `json:"embeddings_dtype"` // DTypeFloat32
 	Worker   string   `json:"worker"`           // the encode worker
 	Cached   bool     `json:"cached"`           // they were computed before
+}
+
+// EncodeItem asks an encode worker whose engine is a server that others wrote to have the embeddings
+// of one image, sound or video computed. The caller's leaving ends it.
+type EncodeItem struct {
+	RequestID string `json:"request_id"` // of this item alone
+	Worker    string `json:"worker"`     // that has the prompt
+	ModelSum  string `json:"mdc_sum"`
+	// Version is that of the server with the prompt; empty if it does not tell.
+	Version string `json:"version,omitempty"`
+	// Content names the content by the first digits of a hash, for people.
+	Content string          `json:"content"`
+	Body    json.RawMessage `json:"body"` // for the server
+}
+
+// EncodedItem is the answer.
+type EncodedItem struct {
+	// Told is what the server with the prompt is to be told; null if it finds the embeddings
+	// without a word.
+	Told   json.RawMessage `json:"told,omitempty"`
+	Worker string          `json:"worker"` // that encoded
 }
 
 // DTypeFloat32 is the type of embeddings that encode workers compute.

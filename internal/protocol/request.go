@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -56,12 +57,41 @@ const (
 // bytesPerToken estimates the tokens of a prompt that only its server tokenizes.
 const bytesPerToken = 4
 
+// tokensPerMedia estimates those of an image, a sound or a video that a body contains.
+const tokensPerMedia = 1024
+
 // PromptTokens counts the tokens of the prompt; of a Body it is an estimate, at least 1.
 func (r *PreprocessedRequest) PromptTokens() int {
-	if r.Body != nil {
-		return max(len(r.Body)/bytesPerToken, 1)
+	if r.Body == nil {
+		return len(r.TokenIDs)
 	}
-	return len(r.TokenIDs)
+	media, size := contained(r.Body)
+	return max((len(r.Body)-size)/bytesPerToken+media*tokensPerMedia, 1)
+}
+
+// contained counts the images, sounds and videos that a body of a chat contains in Base64, and
+// their bytes.
+func contained(body []byte) (n, size int) {
+	n, size = between(body, ";base64,")
+	sounds, more := between(body, `"input_audio"`, `"data"`, `"`)
+	return n + sounds, size + more
+}
+
+// between counts the texts from marks, which follow each other, to the next quote, and their bytes.
+func between(body []byte, marks ...string) (n, size int) {
+	for {
+		for _, mark := range marks {
+			var ok bool
+			if _, body, ok = bytes.Cut(body, []byte(mark)); !ok {
+				return n, size
+			}
+		}
+		end := bytes.IndexByte(body, '"')
+		if end < 0 {
+			return n, size
+		}
+		n, size, body = n+1, size+end, body[end:]
+	}
 }
 
 // Advance appends generated tokens to the prompt and adapts the limits, so that any

@@ -14,15 +14,16 @@ const shapeIDs shape = 2
 
 // answer writes an answer of the OpenAI API.
 type answer struct {
-	c      *call
-	s      *sequence
-	form   shape
-	ids    bool // tell tokens
-	params json.RawMessage
-	tell   bool // log probabilities
-	top    int
-	asIDs  bool // tokens as token_id:7
-	extra  map[string]any
+	c    *call
+	s    *sequence
+	form shape
+	ids  bool // tell tokens
+	// raw has members of the whole answer that keep their bytes, which encoding/json would change.
+	raw   map[string]json.RawMessage
+	tell  bool // log probabilities
+	top   int
+	asIDs bool // tokens as token_id:7
+	extra map[string]any
 	// choice has members for each choice, of the whole answer.
 	choice map[string]any
 	cached int
@@ -169,26 +170,21 @@ func (a *answer) whole() {
 	maps.Copy(choice, a.choice)
 	o["choices"], o["usage"] = []any{choice}, c.usage(prompt, len(ids), a.cachedOf(prompt))
 	maps.Copy(o, a.extra)
-	if a.params != nil {
-		o["kv_transfer_params"] = json.RawMessage("@params@")
-	}
 	c.w.Header().Set("Content-Type", "application/json")
-	c.write(o, a.params)
+	c.write(o, a.raw)
 	c.complete = true
 }
 
-// write writes an object. params keep their bytes, which encoding/json would change.
-func (c *call) write(o map[string]any, params json.RawMessage) {
-	if params == nil {
-		reply(c.w, o)
-		return
-	}
-	delete(o, "kv_transfer_params")
-	_, _ = fmt.Fprint(c.w, "{")
+// write writes an object, with further members in their bytes.
+func (c *call) write(o map[string]any, raw map[string]json.RawMessage) {
+	before := "{"
 	for _, name := range slices.Sorted(maps.Keys(o)) {
-		_, _ = fmt.Fprintf(c.w, "%q:", name)
+		_, _ = fmt.Fprintf(c.w, "%s%q:", before, name)
 		reply(c.w, o[name])
-		_, _ = fmt.Fprint(c.w, ",")
+		before = ","
 	}
-	_, _ = fmt.Fprintf(c.w, `"kv_transfer_params":%s}`, params)
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		_, _ = fmt.Fprintf(c.w, "%s%q:%s", before, name, raw[name])
+	}
+	_, _ = fmt.Fprint(c.w, "}")
 }

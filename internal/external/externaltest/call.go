@@ -177,7 +177,7 @@ func (c *call) promptIsIDs() bool {
 // prompt reads the prompt of a text completion, or the messages of a chat.
 func (c *call) prompt() ([]uint32, error) {
 	if raw, ok := c.fields["messages"]; ok {
-		return PromptOf(raw), nil
+		return PromptOf(mediaName.ReplaceAll(raw, nil)), nil
 	}
 	raw, ok := c.fields["prompt"]
 	if !ok {

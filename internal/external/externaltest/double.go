@@ -52,6 +52,9 @@ type Options struct {
 	// NoSleep has it lack what it is started with to be able to sleep; NoBackup has SGLang lack
 	// what keeps its weights meanwhile.
 	NoSleep, NoBackup bool
+	// Encoder has vLLM encode for others and nothing else (--mm-encoder-only). Store has it keep
+	// embeddings in a store that others read, and tell them nothing.
+	Encoder, Store bool
 	// Gate, if not nil, is asked before each token: it may wait until ctx ends.
 	Gate func(ctx context.Context) error
 }

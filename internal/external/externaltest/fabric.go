@@ -2,6 +2,7 @@ package externaltest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,12 @@ type Fabric struct {
 	moved    int
 	computed int
 	wrong    []string
+
+	// Embeddings that servers have computed for others, by name: what the others must be told, or
+	// nil for those in a store.
+	embeddings map[string]json.RawMessage
+	// fetched and seen count what was encoded elsewhere, and what the server with the prompt encoded.
+	fetched, seen int
 }
 
 // held is the KV of a prompt on a prefill server.
@@ -41,7 +48,7 @@ type room struct {
 
 // NewFabric returns one with nothing on it.
 func NewFabric() *Fabric {
-	return &Fabric{Wait: patience, held: map[string]*held{}, rooms: map[string]*room{}}
+	return &Fabric{Wait: patience, held: map[string]*held{}, rooms: map[string]*room{}, embeddings: map[string]json.RawMessage{}}
 }
 
 func (f *Fabric) name() string { return "engine-" + strconv.Itoa(f.count()) }

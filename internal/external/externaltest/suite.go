@@ -32,6 +32,8 @@ type Setup struct {
 	Early bool
 	// Adapters says that requests may name LoRA adapters.
 	Adapters bool
+	// Encodes says that servers encode for each other.
+	Encodes bool
 	// Double changes the options of the doubles.
 	Double func(*Options)
 }
@@ -54,6 +56,7 @@ func Suite(t *testing.T, s Setup) {
 	t.Run("sleep", s.sleep)
 	t.Run("exchange", s.exchange)
 	t.Run("adapters", s.adapters)
+	t.Run("encode", s.encode)
 	t.Run("server", s.server)
 }
 

@@ -64,30 +64,37 @@ func (p *Pair) meet() *external.Meeting {
 	return &external.Meeting{ServerPlace: *p.meets, Room: p.room}
 }
 
-// run runs both legs as workers do: the first failure ends the other leg.
+// run runs both legs of a request.
 func (p *Pair) run(ctx context.Context, t testing.TB, r *external.Request) (external.Prefilled, Answer, error) {
 	t.Helper()
-	if r.Meeting = p.meet(); r.Meeting == nil {
-		pre, err := p.Prefill.Prefill(ctx, r)
+	second := *r
+	return p.runBoth(ctx, t, r, &second)
+}
+
+// runBoth runs both legs as workers do: the first failure ends the other leg.
+func (p *Pair) runBoth(ctx context.Context, t testing.TB, first, second *external.Request) (external.Prefilled, Answer, error) {
+	t.Helper()
+	if first.Meeting = p.meet(); first.Meeting == nil {
+		pre, err := p.Prefill.Prefill(ctx, first)
 		if err != nil || pre.Answer != nil {
 			return pre, Answer{}, err
 		}
-		second := *r
 		second.Handoff = pre.Handoff
-		a, err := Collect(ctx, t, p.Decode, &second)
+		a, err := Collect(ctx, t, p.Decode, second)
 		return pre, a, err
 	}
+	second.Meeting = first.Meeting
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var pre external.Prefilled
 	var failed error
 	var leg sync.WaitGroup
 	leg.Go(func() {
-		if pre, failed = p.Prefill.Prefill(ctx, r); failed != nil {
+		if pre, failed = p.Prefill.Prefill(ctx, first); failed != nil {
 			cancel(failed)
 		}
 	})
-	a, err := Collect(ctx, t, p.Decode, r)
+	a, err := Collect(ctx, t, p.Decode, second)
 	if err != nil {
 		cancel(err)
 	}

@@ -156,12 +156,17 @@ func (d *Double) vllmAnswer(c *call, form shape) {
 		c.refuse("%v", err)
 		return
 	}
-	params, ok := d.vllmExchange(c, f.Model, prompt, f.Params, f.Stream)
+	raw, ok := d.vllmExchange(c, f.Model, prompt, f.Params, f.Stream)
 	if !ok {
 		return
 	}
+	if form == shapeChat {
+		if raw, ok = d.embeddings(c, raw); !ok {
+			return
+		}
+	}
 	s := d.sequence(prompt, most, f.MinTokens, f.Stop, f.IgnoreEOS).with(f.Model)
-	a := &answer{c: c, s: s, form: form, ids: f.ReturnIDs && !d.o.Simulator, params: params}
+	a := &answer{c: c, s: s, form: form, ids: f.ReturnIDs && !d.o.Simulator, raw: raw}
 	a.logprobs(f.Logprobs, f.AsIDs)
 	if f.Stream {
 		a.stream(f.StreamOptions)
@@ -196,12 +201,12 @@ func (d *Double) vllmGenerate(c *call) {
 	if given == nil && d.o.Simulator {
 		given = f.Params
 	}
-	params, ok := d.vllmExchange(c, f.Model, f.IDs, given, f.Stream)
+	raw, ok := d.vllmExchange(c, f.Model, f.IDs, given, f.Stream)
 	if !ok {
 		return
 	}
 	s := d.sequence(f.IDs, most, f.Sampling.MinTokens, f.Sampling.Stop, f.Sampling.IgnoreEOS).with(f.Model)
-	a := &answer{c: c, s: s, form: shapeIDs, ids: true, params: params}
+	a := &answer{c: c, s: s, form: shapeIDs, ids: true, raw: raw}
 	a.logprobs(f.Sampling.Logprobs, true)
 	if f.Stream {
 		a.stream(f.StreamOptions)
@@ -210,9 +215,9 @@ func (d *Double) vllmGenerate(c *call) {
 	}
 }
 
-// vllmExchange plays the connector. It returns what the reply of a first leg has as
-// kv_transfer_params; ok is false if the request is over.
-func (d *Double) vllmExchange(c *call, model string, prompt []uint32, raw json.RawMessage, stream bool) (params json.RawMessage, ok bool) {
+// vllmExchange plays the connector. It returns the members that the reply of a first leg has for
+// another server; ok is false if the request is over.
+func (d *Double) vllmExchange(c *call, model string, prompt []uint32, raw json.RawMessage, stream bool) (told map[string]json.RawMessage, ok bool) {
 	if raw == nil || string(raw) == "null" {
 		return nil, true
 	}
@@ -238,7 +243,7 @@ func (d *Double) vllmExchange(c *call, model string, prompt []uint32, raw json.R
 			if stream { // accepted, and the params are lost
 				return nil, true
 			}
-			return d.vllmHold(c, prompt), true
+			return map[string]json.RawMessage{"kv_transfer_params": d.vllmHold(c, prompt)}, true
 		}
 		if p.Request == "" || p.Engine == "" || p.Host == nil || p.Port == "" || p.Blocks == nil {
 			d.fabric.recompute()

@@ -35,8 +35,12 @@ func (p *plan) add(option, value string) {
 
 // flag adds an option without a value, unless the command line has it or its contrary.
 func (p *plan) flag(option string) {
+	other := "--no-" + strings.TrimPrefix(option, "--")
+	if name, ok := strings.CutPrefix(option, "--no-"); ok {
+		other = "--" + name
+	}
 	_, on := p.option(option)
-	if _, off := p.option("--no-" + strings.TrimPrefix(option, "--")); !on && !off {
+	if _, off := p.option(other); !on && !off {
 		p.Words = append(p.Words, option)
 	}
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -46,8 +45,8 @@ func Plan(n Need) (Launch, error) {
 	if err != nil {
 		return Launch{}, fmt.Errorf("command: %w", err)
 	}
-	if n.Role == cluster.RoleEncode {
-		return Launch{}, errors.New("a server of its own cannot encode images for others here")
+	if n.Role == cluster.RoleEncode && !(cluster.EngineSpec{Backend: n.Backend}).Encodes() {
+		return Launch{}, fmt.Errorf("a server of %s encodes nothing for others here", n.Backend)
 	}
 	p := &plan{Need: n, Launch: Launch{Words: words, Ranks: 1}, taken: map[int]bool{}}
 	for line := range strings.SplitSeq(n.Server.Env, "\n") {
@@ -99,6 +98,11 @@ func (p *plan) vllm() error {
 	if p.Server.Sleep {
 		p.flag("--enable-sleep-mode")
 		p.variable("VLLM_SERVER_DEV_MODE", "1") // without it nobody can order it
+	}
+	if p.Role == cluster.RoleEncode { // it has neither prompts nor their KV
+		p.flag("--mm-encoder-only")
+		p.flag("--no-enable-prefix-caching")
+		return nil
 	}
 	switch p.connector() {
 	case "nixl":

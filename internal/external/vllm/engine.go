@@ -42,6 +42,7 @@ type dialect struct {
 var (
 	_ external.Engine  = (*Engine)(nil)
 	_ external.Sleeper = (*Engine)(nil)
+	_ external.Encoder = (*Engine)(nil)
 )
 
 // New returns the server that the configuration names. It sends nothing.

@@ -22,7 +22,7 @@ import (
 var setup = externaltest.Setup{
 	Backend: cluster.BackendVLLM,
 	New:     func(c wire.Config) (external.Engine, error) { return New(c) },
-	Tokens:  true, Logprobs: 20, Connectors: []string{"nixl", "mooncake"}, Adapters: true,
+	Tokens:  true, Logprobs: 20, Connectors: []string{"nixl", "mooncake"}, Adapters: true, Encodes: true,
 }
 
 func TestSuite(t *testing.T) { externaltest.Suite(t, setup) }

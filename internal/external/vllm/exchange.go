@@ -113,10 +113,15 @@ func (e *Engine) legRequest(ctx context.Context, r *external.Request, params jso
 	if err := external.Splittable(r.Body); err != nil {
 		return "", nil, wire.Invalid("%v", err)
 	}
-	path, err = wire.Path(r.API)
+	if path, err = wire.Path(r.API); err != nil {
+		return "", nil, err
+	}
+	if err := embedded(b, r.Encoded); err != nil {
+		return "", nil, err
+	}
 	b = firstLeg(b)
 	b.Set("kv_transfer_params", params)
-	return path, b.Bytes(), err
+	return path, b.Bytes(), nil
 }
 
 // handoff returns what a prefill server tells a decode server, byte for byte but for the host

@@ -31,6 +31,9 @@ func (e *Engine) generate(ctx context.Context, r *external.Request, emit func(pr
 		if err != nil {
 			return err
 		}
+		if err := embedded(b, r.Encoded); err != nil {
+			return err
+		}
 		if params != nil {
 			b.Set("kv_transfer_params", params)
 		}

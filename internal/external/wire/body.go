@@ -85,6 +85,16 @@ func (b *Body) Set(name string, raw json.RawMessage) {
 	b.members = append(b.members, member{quote(name), name, raw})
 }
 
+// Add appends the members of another object, each in its bytes.
+func (b *Body) Add(object []byte) error {
+	other, err := ParseBody(object)
+	if err != nil {
+		return err
+	}
+	b.members = append(b.members, other.members...)
+	return nil
+}
+
 // Drop removes members for which the name, in lower case, is to be dropped.
 func (b *Body) Drop(drop func(name string) bool) (dropped bool) {
 	kept := b.members[:0:0]
