@@ -20,6 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/external/engines"
 	"github.com/dynctl/dynctl/internal/external/kvevents"
 	"github.com/dynctl/dynctl/internal/external/process"
+	"github.com/dynctl/dynctl/internal/external/wire"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/outside"
 	"github.com/dynctl/dynctl/internal/tokenizer"
@@ -53,6 +54,9 @@ func (a *Agent) loadServer(ctx context.Context, as cluster.Assignment, log *slog
 	loaded, err := a.describeServed(as.Model)
 	if err != nil {
 		return nil, err
+	}
+	if !as.Role.HoldsKV() {
+		as.Engine.Server.Connector, as.Engine.Server.Events = wire.ConnectorNone, cluster.EventsOff
 	}
 	cfg := engines.Config{Engine: as.Engine, Role: as.Role, URL: as.Engine.Server.URL, Model: as.Engine.Server.Model, Log: log}
 	cfg.Asleep = as.Engine.Server.Attached() && as.Asleep > 0 // one that this node starts is awake

@@ -26,7 +26,7 @@ func (w *Worker) newOutside(loaded *Loaded, back *undo.Stack) *outside {
 		return nil
 	})
 	cfg := *loaded.Server
-	cfg.Log = w.log
+	cfg.Log, cfg.Encoded = w.log, w.encodings.put
 	if cfg.Events != nil {
 		cfg.Events.Tell(w.events)
 	}
@@ -52,7 +52,13 @@ func (c *outside) model() (cluster.ModelCard, map[string][]byte) {
 
 func (c *outside) describe(card *cluster.ModelCard) { c.served.Describe(card) }
 
-func (c *outside) figures(cluster.Role) cluster.WorkerStats { return c.served.Stats() }
+func (c *outside) figures(as cluster.Role) cluster.WorkerStats {
+	st := c.served.Stats()
+	if !as.HoldsKV() {
+		st.KVActive, st.KVTotal, st.BlockSize = 0, 0, 0
+	}
+	return st
+}
 
 func (c *outside) canary(HealthCheck) *runtime.Canary { return nil } // Run asks the server
 

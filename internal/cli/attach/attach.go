@@ -57,7 +57,7 @@ computes for a model until this command ends. docs/sdk.md describes its requests
 	fs.StringVar(&o.Model.Dir, "model-dir", "", "folder with the model's tokenizer and chat template")
 	fs.StringVar(&o.Node, "node", "", "node that holds it; it must reach the URL")
 	fs.StringVar(&o.server.Engine.Backend, "engine", "", "the server is "+strings.Join(cluster.ExternalBackends(), ", "))
-	fs.StringVar(&o.role, "role", string(cluster.RoleDecode), "prefill or decode")
+	fs.StringVar(&o.role, "role", string(cluster.RoleDecode), "prefill, decode or encode")
 	fs.StringVar(&server.Events, "kv-events", "", "where it publishes KV events, as tcp://host:port, or off")
 	fs.StringVar(&server.Connector, "connector", "", "how it exchanges KV, or none (default: the engine's usual way)")
 	fs.StringVar(&server.Replay, "kv-replay", "", "where missed KV events are asked for, as tcp://host:port")
@@ -78,7 +78,7 @@ computes for a model until this command ends. docs/sdk.md describes its requests
 	_ = cmd.RegisterFlagCompletionFunc("connector", connectors)
 	_ = cmd.RegisterFlagCompletionFunc("kv-events", complete.Words("tcp://", cluster.EventsOff))
 	_ = cmd.RegisterFlagCompletionFunc("kv-replay", complete.Words("tcp://"))
-	_ = cmd.RegisterFlagCompletionFunc("role", complete.Words(string(cluster.RolePrefill), string(cluster.RoleDecode)))
+	_ = cmd.RegisterFlagCompletionFunc("role", complete.Words(string(cluster.RolePrefill), string(cluster.RoleDecode), string(cluster.RoleEncode)))
 	return cmd
 }
 

@@ -5,16 +5,23 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // decode answers requests, with KV of a prefill server or without.
-type decode struct{ *duty }
+type decode struct {
+	*duty
+	elsewhere *elsewhere
+}
 
 // Register implements role.Role.
-func (d *decode) Register(ctx context.Context) error {
-	return d.register(ctx, d.generate)
+func (d *decode) Register(ctx context.Context) (err error) {
+	if d.elsewhere, err = d.follow(ctx); err != nil {
+		return err
+	}
+	return d.register(ctx, cluster.EndpointGenerate, d.generate)
 }
 
 // errEnough ends the answer of a server that would go on.
@@ -32,7 +39,7 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 	if (p.Disagg.Enforce || d.s.needsPrefill()) && r.Handoff == nil && r.Meeting == nil {
 		return &requestplane.RemoteError{Kind: requestplane.KindNotPrefilled, Message: "the prompt would be computed here: " + p.Disagg.Why}
 	}
-	entry, err := d.s.admit(&p)
+	entry, err := d.s.admit(&p, "")
 	if err != nil {
 		return err
 	}
@@ -40,6 +47,11 @@ func (d *decode) generate(ctx context.Context, req *requestplane.Request, send f
 	ctx, end := d.s.during(ctx)
 	defer end()
 	a := &answer{d: d, p: &p, entry: entry, send: send, stop: protocol.Stopper{Conditions: p.Stop}, usage: protocol.Usage{PromptTokens: len(p.TokenIDs) - p.Generated}}
+	if r.Handoff == nil && r.Meeting == nil {
+		if a.images, err = d.elsewhere.embed(ctx, r); err != nil {
+			return d.s.failed(ctx, r, err)
+		}
+	}
 	err = d.s.Engine.Generate(ctx, r, a.take)
 	switch {
 	case a.failed != nil:
@@ -60,6 +72,7 @@ type answer struct {
 	send   func(any) error
 	stop   protocol.Stopper
 	usage  protocol.Usage
+	images protocol.Encoded
 	first  time.Time
 	last   time.Time
 	ended  bool
@@ -88,7 +101,7 @@ func (a *answer) take(out protocol.EngineOutput) error {
 			a.usage = *u
 		}
 	}
-	if told, other := elsewhere(&a.p.Disagg); other {
+	if told, other := prefilledElsewhere(&a.p.Disagg); other {
 		cached = told // the decode server has the whole prompt
 		a.usage.CachedTokens = max(cached, 0)
 	}
@@ -129,9 +142,9 @@ func (a *answer) take(out protocol.EngineOutput) error {
 	return nil
 }
 
-// elsewhere reports whether another server has computed the prompt, and how many tokens of it that
+// prefilledElsewhere reports whether another server has computed the prompt, and how many tokens of it that
 // one had in its cache; -1 if that is not known here.
-func elsewhere(d *protocol.DisaggHints) (cached int, other bool) {
+func prefilledElsewhere(d *protocol.DisaggHints) (cached int, other bool) {
 	switch h := d.Params; {
 	case h != nil && h.Handoff != nil && h.CacheUnknown:
 		return -1, true
@@ -148,7 +161,7 @@ func (a *answer) fail(err error) error {
 
 // timing says where the prompt was computed.
 func (a *answer) timing(now time.Time, cached int) *protocol.Timing {
-	t := &protocol.Timing{Worker: a.d.Worker, Prefill: "local", PrefillWhy: a.p.Disagg.Why, PrefillNS: int64(now.Sub(a.entry.began)), CachedTokens: max(cached, 0), CacheUnknown: cached < 0}
+	t := &protocol.Timing{Worker: a.d.Worker, Prefill: "local", PrefillWhy: a.p.Disagg.Why, PrefillNS: int64(now.Sub(a.entry.began)), CachedTokens: max(cached, 0), CacheUnknown: cached < 0, Encoded: a.images}
 	switch hints := &a.p.Disagg; {
 	case hints.Params != nil && hints.Params.Handoff != nil:
 		t.Prefill, t.PrefillWhy, t.PrefillWay = hints.Params.Worker, "", protocol.WayPull

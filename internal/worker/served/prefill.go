@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/external"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -13,11 +14,17 @@ import (
 )
 
 // prefill computes prompts for decode servers.
-type prefill struct{ *duty }
+type prefill struct {
+	*duty
+	elsewhere *elsewhere
+}
 
 // Register implements role.Role.
-func (d *prefill) Register(ctx context.Context) error {
-	return d.register(ctx, d.compute)
+func (d *prefill) Register(ctx context.Context) (err error) {
+	if d.elsewhere, err = d.follow(ctx); err != nil {
+		return err
+	}
+	return d.register(ctx, cluster.EndpointGenerate, d.compute)
 }
 
 var errHoldExpired = errors.New("the deadline of the prefill has passed")
@@ -40,7 +47,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 	caller := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, p.Disagg.Deadline, errHoldExpired)
 	defer cancel()
-	entry, err := d.s.admit(&p)
+	entry, err := d.s.admit(&p, "")
 	if err != nil {
 		return err
 	}
@@ -53,7 +60,11 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 		}
 	}
 	d.s.leg(func(l *legs) { l.begun++ })
-	done, err := d.s.Engine.Prefill(ctx, r)
+	var done external.Prefilled
+	images, err := d.elsewhere.embed(ctx, r)
+	if err == nil {
+		done, err = d.s.Engine.Prefill(ctx, r)
+	}
 	outcome, took := metrics.LegComputed, time.Since(entry.began)
 	defer func() { d.Meter.FirstLeg(outcome, took) }()
 	if err != nil {
@@ -69,7 +80,7 @@ func (d *prefill) compute(ctx context.Context, req *requestplane.Request, send f
 		d.s.leg(func(l *legs) { l.host = host })
 	}
 	timing := &protocol.Timing{
-		Worker: d.Worker, Prefill: d.Worker, PrefillNS: int64(time.Since(entry.began)), CachedTokens: max(done.CachedTokens, 0), CacheUnknown: done.CachedTokens < 0,
+		Worker: d.Worker, Prefill: d.Worker, PrefillNS: int64(time.Since(entry.began)), CachedTokens: max(done.CachedTokens, 0), CacheUnknown: done.CachedTokens < 0, Encoded: images,
 	}
 	if done.Answer != nil {
 		outcome = metrics.LegAnswered

@@ -2,7 +2,6 @@ package served
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 // request is one request at the server.
 type request struct {
 	id      string
+	reader  string // of an item that is encoded: the worker that has the prompt
 	began   time.Time
 	prompt  int // tokens, estimated for a body
 	output  int
@@ -21,8 +21,8 @@ type request struct {
 	started bool // the prompt is computed
 }
 
-// admit takes a request in.
-func (s *Server) admit(p *protocol.PreprocessedRequest) (*request, error) {
+// admit takes a request in. reader is empty unless it is an item to be encoded.
+func (s *Server) admit(p *protocol.PreprocessedRequest, reader string) (*request, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -34,10 +34,18 @@ func (s *Server) admit(p *protocol.PreprocessedRequest) (*request, error) {
 		s.stats.RejectedTotal++
 		return nil, &requestplane.RemoteError{Kind: requestplane.KindOverloaded, Message: fmt.Sprintf("%d requests are at the server", maxOpen)}
 	}
-	r := &request{id: p.RequestID, began: time.Now(), prompt: p.PromptTokens()}
+	r := &request{id: p.RequestID, reader: reader, began: time.Now(), prompt: p.PromptTokens()}
 	s.requests[r] = struct{}{}
 	s.stats.RequestsTotal++
 	return r, nil
+}
+
+// encoded records that an item is encoded.
+func (s *Server) encoded(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.EncodedTotal++
+	s.stats.StepNanosTotal += uint64(max(took, 0)) // #nosec G115 -- not negative
 }
 
 // computed records that the prompt of a request is computed, with cached tokens of it found in
@@ -103,21 +111,36 @@ func (s *Server) setClosed(v bool) {
 
 // Sequences lists the requests at the server, oldest first, at most limit, and counts all.
 func (s *Server) Sequences(limit int) ([]cluster.Sequence, int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if limit == 0 {
-		return nil, len(s.requests)
-	}
-	all := slices.SortedFunc(maps.Keys(s.requests), func(a, b *request) int { return a.began.Compare(b.began) })
-	out := make([]cluster.Sequence, min(limit, len(all)))
-	for i := range out {
-		r := all[i]
-		out[i] = cluster.Sequence{
+	oldest, n := s.oldest(limit, func(r *request) bool { return r.reader == "" })
+	var out []cluster.Sequence
+	for _, r := range oldest {
+		q := cluster.Sequence{
 			ID: r.id, State: cluster.SequencePrefill, PromptTokens: r.prompt, CachedTokens: r.cached, OutTokens: r.output, AgeMS: time.Since(r.began).Milliseconds(),
 		}
 		if r.started {
-			out[i].State, out[i].ComputedTokens = cluster.SequenceDecode, r.prompt+r.output
+			q.State, q.ComputedTokens = cluster.SequenceDecode, r.prompt+r.output
 		}
+		out = append(out, q)
+	}
+	return out, n
+}
+
+// oldest returns copies of some requests at the server, oldest first, at most limit, and counts all
+// of them.
+func (s *Server) oldest(limit int, some func(*request) bool) (out []request, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*request
+	for r := range s.requests {
+		if some(r) {
+			all = append(all, r)
+		}
+	}
+	if limit > 0 {
+		slices.SortFunc(all, func(a, b *request) int { return a.began.Compare(b.began) })
+	}
+	for _, r := range all[:min(limit, len(all))] {
+		out = append(out, *r)
 	}
 	return out, len(all)
 }

@@ -22,14 +22,14 @@ type duty struct {
 	stop     context.CancelFunc // ends it; nil before Register
 }
 
-// register serves requests by h, and publishes the card, again whenever the adapters of the server
-// change.
-func (d *duty) register(ctx context.Context, h requestplane.Handler) error {
+// register serves requests at an endpoint by h, and publishes the card, again whenever the adapters
+// of the server change.
+func (d *duty) register(ctx context.Context, endpoint string, h requestplane.Handler) error {
 	_, changed := d.s.Adapters()
 	if err := d.PublishCard(ctx, nil); err != nil {
 		return err
 	}
-	if _, err := d.Serve(ctx, cluster.EndpointGenerate, d.Metered(h)); err != nil {
+	if _, err := d.Serve(ctx, endpoint, d.Metered(h)); err != nil {
 		return err
 	}
 	ctx, d.stop = context.WithCancel(ctx)
@@ -50,13 +50,17 @@ func (s *Server) NewRole(as cluster.Role, t *role.Term) (role.Role, error) {
 	d := &duty{Term: t, s: s}
 	switch {
 	case as == cluster.RoleDecode:
-		return &decode{d}, nil
-	case as != cluster.RolePrefill:
-		return nil, fmt.Errorf("servers of %s cannot be %s workers", s.Backend, as)
+		return &decode{duty: d}, nil
+	case as == cluster.RoleEncode:
+		encoder, ok := s.Engine.(external.Encoder)
+		if !ok || s.Tokenizer != nil {
+			return nil, fmt.Errorf("an encode worker needs a server of an engine that encodes for others, and a model without a folder: this one of %s encodes for itself", s.Backend)
+		}
+		return &encode{d, encoder}, nil
 	case s.Engine.Exchange() == external.ExchangeNone:
 		return nil, fmt.Errorf("a prefill worker needs a server that exchanges KV: this one of %s has no connector", s.Backend)
 	}
-	return &prefill{d}, nil
+	return &prefill{duty: d}, nil
 }
 
 // request translates a request of a frontend for the server.

@@ -35,7 +35,10 @@ type Config struct {
 	// server that somebody else runs.
 	Exited <-chan struct{}
 	Exit   func() error
-	Log    *slog.Logger
+	// Encoded hears of each item that the server has encoded for others; it must not block. nil
+	// for nobody.
+	Encoded func(cluster.Encoding)
+	Log     *slog.Logger
 
 	Waits Waits // zero means DefaultWaits
 }
@@ -65,12 +68,13 @@ type Waits struct {
 	Doubt  time.Duration // to such a look after the failure of an adapter
 	Ask    time.Duration // for an answer
 	Sleep  time.Duration // until it sleeps, or has woken
+	Encode time.Duration // for one item at another server
 	// Failures is how often in a row its health may fail before the worker ends.
 	Failures int
 }
 
 // DefaultWaits are the waits outside tests.
-var DefaultWaits = Waits{Load: time.Second, Health: 2 * time.Second, Probe: 10 * time.Second, Doubt: time.Second, Ask: 2 * time.Second, Sleep: 5 * time.Minute, Failures: 3}
+var DefaultWaits = Waits{Load: time.Second, Health: 2 * time.Second, Probe: 10 * time.Second, Doubt: time.Second, Ask: 2 * time.Second, Sleep: 5 * time.Minute, Encode: time.Minute, Failures: 3}
 
 // maxOpen bounds the requests that a worker has at its server; beyond it, others shall take them.
 const maxOpen = 4096

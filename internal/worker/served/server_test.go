@@ -99,7 +99,7 @@ func TestLoadOfServers(t *testing.T) {
 	} {
 		f := &fake{load: tc.load, facts: external.Facts{BlockSize: 16, KVBlocks: 400, MaxSeqs: 8}}
 		s := newServer(f)
-		if _, err := s.admit(&request); err != nil {
+		if _, err := s.admit(&request, ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.look(t.Context()); err != nil {
@@ -138,7 +138,7 @@ func TestProofThatAServerIsIdle(t *testing.T) {
 	} {
 		s := newServer(&fake{load: tc.load, loadErr: tc.err})
 		if tc.open {
-			if _, err := s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")}); err != nil {
+			if _, err := s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")}, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,7 +154,7 @@ func TestProofIsNotAskedForAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{load: external.Load{Running: new(int)}}
 		s := newServer(f)
-		r, err := s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")})
+		r, err := s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestProofIsNotAskedForAllTheTime(t *testing.T) {
 		}
 		before := f.asked
 		s.AtServer(t.Context())
-		if r, err = s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")}); err != nil {
+		if r, err = s.admit(&protocol.PreprocessedRequest{Body: json.RawMessage("{}")}, ""); err != nil {
 			t.Fatal(err)
 		}
 		s.release(r, nil)
@@ -189,23 +189,23 @@ func TestAdmission(t *testing.T) {
 	s := newServer(&fake{})
 	s.StopAdmission()
 	var remote *requestplane.RemoteError
-	if _, err := s.admit(&protocol.PreprocessedRequest{}); !errors.As(err, &remote) || remote.Kind != requestplane.KindUnavailable {
+	if _, err := s.admit(&protocol.PreprocessedRequest{}, ""); !errors.As(err, &remote) || remote.Kind != requestplane.KindUnavailable {
 		t.Errorf("while it drains: %v", err)
 	}
 	s.ResumeAdmission()
 	var last *request
 	for i := range maxOpen {
-		r, err := s.admit(&protocol.PreprocessedRequest{})
+		r, err := s.admit(&protocol.PreprocessedRequest{}, "")
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
 		last = r
 	}
-	if _, err := s.admit(&protocol.PreprocessedRequest{}); !errors.As(err, &remote) || remote.Kind != requestplane.KindOverloaded {
+	if _, err := s.admit(&protocol.PreprocessedRequest{}, ""); !errors.As(err, &remote) || remote.Kind != requestplane.KindOverloaded {
 		t.Errorf("one too many: %v", err)
 	}
 	s.release(last, nil)
-	if _, err := s.admit(&protocol.PreprocessedRequest{}); err != nil {
+	if _, err := s.admit(&protocol.PreprocessedRequest{}, ""); err != nil {
 		t.Error(err)
 	}
 	if all, n := s.Sequences(3); len(all) != 3 || n != maxOpen {
@@ -255,12 +255,12 @@ func TestPromptSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(&fake{})
 		run := func(tokens, cached int, took time.Duration, others ...int) {
-			r, err := s.admit(&protocol.PreprocessedRequest{TokenIDs: make([]uint32, tokens)})
+			r, err := s.admit(&protocol.PreprocessedRequest{TokenIDs: make([]uint32, tokens)}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			for range others {
-				o, err := s.admit(&protocol.PreprocessedRequest{TokenIDs: make([]uint32, 1)})
+				o, err := s.admit(&protocol.PreprocessedRequest{TokenIDs: make([]uint32, 1)}, "")
 				if err != nil {
 					t.Fatal(err)
 				}

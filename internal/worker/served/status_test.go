@@ -137,7 +137,7 @@ func TestSequencesOfServers(t *testing.T) {
 		s := newServer(&fake{})
 		var all []*request
 		for _, id := range []string{"a", "b", "c", "d", "e"} {
-			r, err := s.admit(&protocol.PreprocessedRequest{RequestID: id, TokenIDs: make([]uint32, 100)})
+			r, err := s.admit(&protocol.PreprocessedRequest{RequestID: id, TokenIDs: make([]uint32, 100)}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
