@@ -78,12 +78,12 @@ func (e *elsewhere) embed(ctx context.Context, r *external.Request) (about proto
 			got, chosen, err := e.ask(ctx, r, i, &items[i])
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
+			switch bad := final(err); {
 			case err == nil:
 				r.Encoded = append(r.Encoded, got.Told)
 				about.By, about.Chosen = append(about.By, got.Worker), append(about.Chosen, chosen)
-			case final(err):
-				cancel(invalid("image, sound or video %d: %v", i+1, err)) // the first one counts
+			case bad != nil:
+				cancel(invalid("image, sound or video %d: %s", i+1, bad.Message)) // the first one counts
 			default:
 				about.Why = err.Error()
 				about.By, about.Chosen = append(about.By, e.Worker), append(about.Chosen, about.Why)
@@ -103,7 +103,7 @@ func (e *elsewhere) ask(ctx context.Context, r *external.Request, i int, item *e
 	order, chosen := e.media.Order(item.Key[:])
 	err = errNoEncoder
 	for _, inst := range order {
-		if got, err = e.askOne(ctx, inst, r, i, item); err == nil || final(err) || ctx.Err() != nil {
+		if got, err = e.askOne(ctx, inst, r, i, item); err == nil || final(err) != nil || ctx.Err() != nil {
 			return got, chosen, err
 		}
 		chosen = inst.Worker + " failed: " + err.Error()
@@ -120,6 +120,11 @@ func (e *elsewhere) askOne(ctx context.Context, inst cluster.Instance, r *extern
 	ctx, cancel := context.WithTimeoutCause(ctx, e.s.Waits.Encode, fmt.Errorf("no embeddings within %v", e.s.Waits.Encode))
 	defer cancel()
 	id := r.RequestID + "#" + strconv.Itoa(i)
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	s, err := e.media.Call(ctx, inst, id, nil, protocol.EncodeItem{
 		RequestID: id, Worker: e.Worker, ModelSum: e.Term.Model.Digest, Version: e.s.Facts.Version,
 		Content: hex.EncodeToString(item.Key[:])[:contentDigits], Body: json.RawMessage(item.Body),
@@ -131,8 +136,12 @@ func (e *elsewhere) askOne(ctx context.Context, inst cluster.Instance, r *extern
 	return got, s.Recv(ctx, &got)
 }
 
-// final reports whether every server would fail with the same item.
-func final(err error) bool {
+// final returns the error with which every server would fail with the same item; nil if another
+// one may do better.
+func final(err error) *requestplane.RemoteError {
 	var remote *requestplane.RemoteError
-	return errors.As(err, &remote) && remote.Kind == requestplane.KindInvalidArgument
+	if errors.As(err, &remote) && remote.Kind == requestplane.KindInvalidArgument {
+		return remote
+	}
+	return nil
 }
