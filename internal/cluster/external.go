@@ -69,9 +69,12 @@ type External struct {
 // Sleeps reports whether servers of the engine can sleep, and so can their workers.
 func (e EngineSpec) Sleeps() bool { return e.Backend == BackendVLLM || e.Backend == BackendSGLang }
 
-// Encodes reports whether servers of the engine compute the embeddings of media for each other, so
-// that they can be encode workers.
-func (e EngineSpec) Encodes() bool { return e.Backend == BackendVLLM }
+// EncodingBackends lists the engines whose servers compute the embeddings of media for each other,
+// so that they can be encode workers.
+func EncodingBackends() []string { return []string{BackendVLLM} }
+
+// Encodes reports whether servers of the engine are among [EncodingBackends].
+func (e EngineSpec) Encodes() bool { return slices.Contains(EncodingBackends(), e.Backend) }
 
 // ExternalConnectors lists the ways in which servers of an engine exchange KV, the default
 // first; nil for an engine that exchanges none.

@@ -32,6 +32,10 @@ func (t Topology) checkServers(wrong func(field, format string, args ...any)) {
 		}
 		m, e := t.Specs(r)
 		server := own.Engine.Server
+		var alone External // of a server that no other role shares
+		if t.Decode == 0 {
+			alone = e.Server
+		}
 		if _, decode := t.Specs(RoleDecode); r == RoleEncode && t.Decode > 0 && (e.External() || decode.External()) && e.Backend != decode.Backend {
 			say("backend", own.Engine.Backend != "", "encode workers of %s give no embeddings to workers of %s", engineWords(e), engineWords(decode))
 			continue
@@ -47,8 +51,8 @@ func (t Topology) checkServers(wrong func(field, format string, args ...any)) {
 			continue
 		case r == RoleEncode && t.Model.Path != "":
 			wrong("model", "servers of %s encode what is in clients' own requests: leave its path out, so that they get these", e.Backend)
-		case r == RoleEncode && !slices.Contains([]string{"", "none"}, server.Connector):
-			say("server.connector", true, "encode workers exchange no KV blocks: leave it out")
+		case r == RoleEncode && !slices.Contains([]string{"", "none"}, cmp.Or(server.Connector, alone.Connector)):
+			say("server.connector", server.Connector != "", "encode workers exchange no KV blocks: leave it out")
 		case r == RolePrefill && len(ExternalConnectors(e.Backend)) == 0:
 			say("backend", own.Engine.Backend != "", "servers of %s exchange no KV blocks, so that they cannot be prefill workers", e.Backend)
 		}

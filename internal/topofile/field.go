@@ -63,7 +63,7 @@ var fields = sync.OnceValue(func() []Field {
 	out = append(out, engineFields("engine", func(f *File) *cluster.EngineSpec { return &f.Topology.Engine })...)
 	out = append(out, roleFields(cluster.RolePrefill, "0 lets decode workers do both")...)
 	out = append(out, roleFields(cluster.RoleDecode, "prefill and encode workers need at least one")...)
-	out = append(out, roleFields(cluster.RoleEncode, "they need a model that sees images")...)
+	out = append(out, roleFields(cluster.RoleEncode, "they need a model that sees images, or servers that encode for others")...)
 	for _, k := range config.RuntimeKeys() {
 		out = append(out, settingField(k))
 	}
@@ -84,7 +84,7 @@ func roleFields(role cluster.Role, beside string) []Field {
 	}
 	for _, fd := range engineFields(at+".engine", func(f *File) *cluster.EngineSpec { return &spec(f).Engine }) {
 		if fd.Path == at+".engine.backend" && !role.HoldsKV() {
-			fd.Key.Choices = cluster.OwnBackends()
+			fd.Key.Choices = append(cluster.OwnBackends(), cluster.EncodingBackends()...)
 		}
 		if role.Uses(optionOf(strings.TrimPrefix(fd.Path, at+".engine."))) {
 			out = append(out, fd)
@@ -95,6 +95,7 @@ func roleFields(role cluster.Role, beside string) []Field {
 
 // optionOf returns the name that package cluster has for an option of engines.
 func optionOf(name string) string {
+	name, _, _ = strings.Cut(name, ".")
 	if name == "devices" {
 		return "device"
 	}

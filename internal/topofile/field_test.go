@@ -114,7 +114,7 @@ func TestNothingOfATopologyIsMissing(t *testing.T) {
 			case ignored[name] && at == "Topology":
 			case field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[cluster.Speculative]():
 				walk(at+"."+name, field)
-			case strings.HasPrefix(at, "Topology.EncodeSpec.Engine") && name != "Backend" && name != "Device":
+			case strings.HasPrefix(at, "Topology.EncodeSpec.Engine") && !strings.HasSuffix(at, ".Server") && name != "Backend" && name != "Device":
 				if !field.IsZero() {
 					t.Errorf("a field sets %s.%s, which encode workers do not use", at, name)
 				}
@@ -181,13 +181,12 @@ func TestSet(t *testing.T) {
 		"encode=many":             `encode.workers: "many" is not a whole number from 0 to 1024`,
 		"encode.engine.kv_blocks": `"encode.engine.kv_blocks" is not <field>=<value>`,
 
-		"encode.engine.kv_blocks=1":  `no field "encode.engine.kv_blocks"; encode workers have no such option: they compute only the embeddings of images`,
-		"engine.backend=rocm":        `engine.backend: "rocm" is not one of cpu, cuda, mock, vllm, sglang, trtllm, openai`,
-		"encode.engine.backend=vllm": `encode.engine.backend: "vllm" is not one of cpu, cuda, mock`,
-		"encode.engine.server.url=x": `no field "encode.engine.server.url"; did you mean decode.engine.server.url?`,
-		"engine.server.command='":    `engine.server.command: a single quote is not closed`,
-		"engine.server.env='A=1\n2'": `engine.server.env: the value of a variable has several lines; it may have one`,
-		"disagg.strategy=fastest":    `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
+		"encode.engine.kv_blocks=1":    `no field "encode.engine.kv_blocks"; encode workers have no such option: they compute only the embeddings of images`,
+		"engine.backend=rocm":          `engine.backend: "rocm" is not one of cpu, cuda, mock, vllm, sglang, trtllm, openai`,
+		"encode.engine.backend=sglang": `encode.engine.backend: "sglang" is not one of cpu, cuda, mock, vllm`,
+		"engine.server.command='":      `engine.server.command: a single quote is not closed`,
+		"engine.server.env='A=1\n2'":   `engine.server.env: the value of a variable has several lines; it may have one`,
+		"disagg.strategy=fastest":      `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
 	} {
 		if err := (&File{}).Set(assignment, Source{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", assignment, err, want)
@@ -245,10 +244,10 @@ func TestSchema(t *testing.T) {
 	}
 	for content, want := range map[string]bool{
 		"decode: 1": true, "encode: 1": true, "pools: {a: {decode: 1}}": true, "pools: {a: {decode: {engine: {kv_blocks: 1}}}}": true, "pools: {a: {disagg: {}}}": false, "pools: 1": false,
-		"attached: [{url: a, engine: vllm, role: decode, model: m, kv_events: 'off'}]": true, "attached: [{url: a}]": false, "attached: [{url: a, engine: vllm, role: encode, model: m}]": false, "attached: [{url: a, engine: vllm, role: decode, model: m, port: 1}]": false, "encode: {engine: {devices: [cpu]}}": true, "encode: {engine: {kv_blocks: 1}}": false, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
+		"attached: [{url: a, engine: vllm, role: decode, model: m, kv_events: 'off'}]": true, "attached: [{url: a}]": false, "attached: [{url: a, engine: vllm, role: encode, model: m}]": true, "attached: [{url: a, engine: vllm, role: cook, model: m}]": false, "attached: [{url: a, engine: vllm, role: decode, model: m, port: 1}]": false, "encode: {engine: {devices: [cpu]}}": true, "encode: {engine: {kv_blocks: 1}}": false, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
 		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": true, "engine: {backend: rocm}": false,
 		"engine: {backend: vllm, server: {command: [vllm, serve], env: {A: 1}}}": true, "engine: {server: {command: a b, env: [A=1]}}": true, "engine: {server: {env: A=1}}": true,
-		"engine: {server: {command: {a: b}}}": false, "engine: {server: {env: {A: [1]}}}": false, "encode: {engine: {server: {url: 'http://a'}}}": false, "encode: {engine: {backend: vllm}}": false,
+		"engine: {server: {command: {a: b}}}": false, "engine: {server: {env: {A: [1]}}}": false, "encode: {engine: {server: {url: 'http://a'}}}": true, "encode: {engine: {backend: vllm}}": true, "encode: {engine: {backend: sglang}}": false,
 		"decode: {engine: {devices: [cpu:0], kv_cache_dtype: int8}}": true, "disagg: {strategy: none}": false, "disagg: {overlap_kv_transfer: true}": true,
 	} {
 		var v any

@@ -34,7 +34,7 @@ func (r *reader) blind() {
 			at = poolSection + "." + pool + "."
 		}
 		_, named := r.at[at+modelPath]
-		if t.Encode == 0 || t.Model.Path != "" || !named && t.Model.Name != cluster.BuiltinModelName {
+		if t.Encode == 0 || t.OfServer() || t.Model.Path != "" || !named && t.Model.Name != cluster.BuiltinModelName {
 			continue
 		}
 		r.wrong(at+"encode.workers", r.nearest(at+"encode.workers"), "the built-in model %s sees no images; %s does", cluster.BuiltinModelName, cluster.BuiltinVisionName)
@@ -71,7 +71,7 @@ func (f *File) Complete() {
 // complete is Complete for one pool.
 func complete(t *cluster.Topology) {
 	m := &t.Model
-	if m.Path == "" && t.Encode > 0 { // the built-in model that sees
+	if m.Path == "" && t.Encode > 0 && !t.OfServer() { // the built-in model that sees
 		if m.Name == cluster.BuiltinModelName {
 			m.Name = ""
 		}

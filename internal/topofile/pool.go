@@ -112,7 +112,7 @@ func (fd Field) in(pool string) Field {
 // only server of a file.
 var attachedFields = sync.OnceValue(func() []Field {
 	of := func(f *File) *cluster.Attached { return &f.Topology.Attached[0] }
-	role := text("role", "what it does", []string{string(cluster.RolePrefill), string(cluster.RoleDecode)}, nil)
+	role := text("role", "what it does", []string{string(cluster.RolePrefill), string(cluster.RoleDecode), string(cluster.RoleEncode)}, nil)
 	role.get = func(f *File) any { return string(of(f).Role) }
 	role.set = func(f *File, v any) { of(f).Role = cluster.Role(v.(string)) }
 	out := []Field{

@@ -53,6 +53,7 @@ var sections = map[string]string{
 	"engine.server":         "The server of a backend that is another engine: vllm, sglang, trtllm or openai.",
 	"prefill.engine.server": "Settings of servers for prefill that differ from engine.server.",
 	"decode.engine.server":  "Settings of servers for decode that differ from engine.server.",
+	"encode.engine.server":  "Settings of servers that encode for others that differ from engine.server.",
 }
 
 // sectionSchema returns the schema of a section of parent, made if need be.
