@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,7 +73,8 @@ func (o *Options) recallFindings(ctx context.Context, cl *client.Cluster, v clie
 		paths, _ := cl.Paths(ctx, v, role) // who does not tell shows without its transport
 		return paths
 	}}
-	return append(r.run(ctx, v.Workers()), r.sights(ctx, v.Workers())...)
+	workers := slices.DeleteFunc(v.Workers(), func(w cluster.Worker) bool { return w.Model != name }) // others have other models
+	return append(r.run(ctx, workers), r.sights(ctx, workers)...)
 }
 
 // recallResult is the result of the questions to one worker or pair of workers.

@@ -27,8 +27,11 @@ func (s *servers) adapters(v client.View) {
 		prefill, decode, prefills := map[string]bool{}, map[string]bool{}, false
 		for _, w := range s.models[model] {
 			have := decode
-			if w.Role == cluster.RolePrefill {
+			switch w.Role {
+			case cluster.RolePrefill:
 				have, prefills = prefill, true
+			case cluster.RoleEncode:
+				continue // an adapter's server sees for itself
 			}
 			for _, name := range w.ServerStatus.Adapters {
 				have[name] = true

@@ -15,7 +15,7 @@ import (
 // Servers judges the workers whose engines others wrote: whether the servers answer, exchange KV
 // and tell what routing needs.
 func Servers(v client.View) Finding {
-	s := servers{models: map[string][]cluster.Worker{}, waits: map[string]bool{}}
+	s := servers{models: map[string][]cluster.Worker{}, waits: map[string]bool{}, commands: map[string]string{}}
 	for _, w := range v.Workers() {
 		a := v.Assignments[w.Name]
 		if !a.Engine.External() {
@@ -28,6 +28,7 @@ func Servers(v client.View) Finding {
 			continue
 		}
 		s.models[w.Model] = append(s.models[w.Model], w)
+		s.commands[w.Name] = a.Engine.Server.Command
 		s.alone(w)
 	}
 	if s.all == 0 {
@@ -53,10 +54,11 @@ func severity(status string) int { return slices.Index([]string{OK, Warn, Fail},
 type serverFault struct{ status, text, fix string }
 
 type servers struct {
-	all    int
-	models map[string][]cluster.Worker // that have a server, by model
-	waits  map[string]bool             // models with workers that have none
-	wrong  []serverFault
+	all      int
+	models   map[string][]cluster.Worker // that have a server, by model
+	waits    map[string]bool             // models with workers that have none
+	commands map[string]string           // that started servers, by worker; empty for one that ran already
+	wrong    []serverFault
 }
 
 func (s *servers) add(status, fix, format string, args ...any) {
@@ -88,6 +90,7 @@ func (s *servers) absent(w cluster.Worker, a cluster.Assignment) {
 func (s *servers) alone(w cluster.Worker) {
 	sv := w.ServerStatus
 	switch e := sv.Events; {
+	case !w.Role.HoldsKV():
 	case e == nil && (sv.Backend == cluster.BackendVLLM || sv.Backend == cluster.BackendSGLang):
 		s.add(Warn, "start it with --kv-events-config and say where: server.kv_events", "%s: nobody follows its KV events, so that prompts are not routed by its cache", w.Name)
 	case e == nil:
@@ -137,14 +140,12 @@ func legFix(sv *cluster.ServerStatus) string {
 
 // together judges the servers of one model with each other.
 func (s *servers) together(model string, all []cluster.Worker) {
-	var prefills, decodes []cluster.Worker
+	of := map[cluster.Role][]cluster.Worker{}
 	for _, w := range all {
-		if w.Role == cluster.RolePrefill {
-			prefills = append(prefills, w)
-		} else {
-			decodes = append(decodes, w)
-		}
+		of[w.Role] = append(of[w.Role], w)
 	}
+	prefills, decodes := of[cluster.RolePrefill], of[cluster.RoleDecode]
+	s.encoders(model, of[cluster.RoleEncode], slices.Concat(prefills, decodes))
 	for _, p := range prefills {
 		var pairs []cluster.Worker
 		for _, d := range decodes {
@@ -176,7 +177,7 @@ func (s *servers) together(model string, all []cluster.Worker) {
 			s.add(Fail, "attach or start a prefill server of "+d.ServerStatus.Backend, "%s computes no prompts, and %s has no prefill server", d.Name, model)
 		}
 	}
-	least, most := lengths(all)
+	least, most := lengths(slices.Concat(prefills, decodes))
 	if least != most {
 		s.add(Warn, "start all with the same context length", "servers of %s take prompts of %d to %d tokens: requests are limited to the least", model, least, most)
 	}

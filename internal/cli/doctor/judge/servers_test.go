@@ -68,13 +68,23 @@ func TestServers(t *testing.T) {
 			p.Role, p.Model = cluster.RoleDecode, "n"
 			p.ServerStatus.Adapters, d.ServerStatus.Adapters = []string{"a"}, []string{"a", "b"}
 		}), Warn, "m, n have adapters with the same names, of which one each is served: a", "--lora-modules"},
-		"odd adapters":   {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.OddAdapters = 3 }), Warn, "worker-1: 3 adapters are not served", "short names"},
-		"nobody to meet": {pair(func(p, d *cluster.WorkerStatus) { p.Role, d.ServerStatus.NeedsPrefill = cluster.RoleDecode, true }), Fail, "worker-2 computes no prompts", "prefill server"},
+		"odd adapters": {pair(func(p, _ *cluster.WorkerStatus) { p.ServerStatus.OddAdapters = 3 }), Warn, "worker-1: 3 adapters are not served", "short names"},
+		"encodes": {pair(func(p, _ *cluster.WorkerStatus) {
+			p.Role, p.ServerStatus.Events, p.ServerStatus.MaxModelLen, p.ServerStatus.Adapters, p.ServerStatus.Connector = cluster.RoleEncode, nil, 512, []string{"a"}, "none"
+		}), OK, "2 servers", ""},
+		"encodes for nobody": {pair(func(p, d *cluster.WorkerStatus) { p.Role, d.Model = cluster.RoleEncode, "n" }), Fail, "worker-1 encodes for nobody: m has no server with prompts", "a server that answers"},
+		"encodes for another version": {pair(func(p, d *cluster.WorkerStatus) {
+			p.Role, p.ServerStatus.Version, d.ServerStatus.Version = cluster.RoleEncode, "0.10", "0.11"
+		}), Fail, "worker-1 encodes for nobody: it has vllm 0.10, worker-2 has vllm 0.11", "same version"},
+		"encodes, started alone": {pair(func(p, _ *cluster.WorkerStatus) { p.Role, p.Name = cluster.RoleEncode, "worker-3" }), Warn, "worker-3 passes no embeddings: its command line has no --ec-transfer-config", "with their roles"},
+		"encodes, started well":  {pair(func(p, _ *cluster.WorkerStatus) { p.Role, p.Name = cluster.RoleEncode, "worker-4" }), OK, "", ""},
+		"nobody to meet":         {pair(func(p, d *cluster.WorkerStatus) { p.Role, d.ServerStatus.NeedsPrefill = cluster.RoleDecode, true }), Fail, "worker-2 computes no prompts", "prefill server"},
 	} {
 		v := client.View{Status: map[string]cluster.WorkerStatus{}, Assignments: map[string]cluster.Assignment{}}
 		for _, st := range tc.all() {
 			a := cluster.Assignment{Name: st.Name, Role: st.Role, Engine: cluster.EngineSpec{Backend: cluster.BackendVLLM}}
 			a.Engine.Server.URL = map[string]string{"worker-1": "http://gpu-1:8001", "worker-2": "http://gpu-2:8001"}[st.Name]
+			a.Engine.Server.Command = map[string]string{"worker-3": "vllm serve m --mm-encoder-only", "worker-4": "vllm serve m --ec_transfer_config={}"}[st.Name]
 			v.Status[st.Name], v.Assignments[st.Name] = st, a
 		}
 		f := Servers(v)
