@@ -44,18 +44,18 @@ func TestAttachServer(t *testing.T) {
 	clitest.Has(t, "completion", w.ok("__complete", "detach", "").stdout, "http://gpu-3:8001\tprefill big\n")
 	clitest.Has(t, "completion of connectors", w.ok("__complete", "attach", "http://a:1", "--engine", "vllm", "--connector", "").stdout, "nixl\nmooncake\nnone\n")
 	for args, want := range map[string]string{
-		"http://a:1 --engine vllm --model m --kv-replay x": `server.kv_replay: "x" is not of the form tcp://host:port`,
-		"http://a:1 --host b --model m":                    "--host belongs to --engine",
-		"http://a:1 --engine rocm --model m":               `engine: "rocm" is not one of`,
-		"http://a:1 --engine vllm":                         "name the model that the server serves: --model",
-		"http://a:1 --engine vllm --role cook --model m":   "--role: unknown role",
+		"http://a:1 --engine vllm --model m --kv-replay x":                  `server.kv_replay: "x" is not of the form tcp://host:port`,
+		"http://a:1 --host b --model m":                                     "--host belongs to --engine",
+		"http://a:1 --engine rocm --model m":                                `engine: "rocm" is not one of`,
+		"http://a:1 --engine vllm":                                          "name the model that the server serves: --model",
+		"http://a:1 --engine vllm --role cook --model m":                    "--role: unknown role",
 		"http://a:1 --engine sglang --role encode --model m":                `no server of sglang computes the embeddings of images for others here`,
 		"http://a:1 --engine vllm --role encode --model m --model-dir /tmp": `servers of vllm encode what is in clients' own requests`,
 		"http://a:1 --engine vllm --role encode --model m --connector nixl": `encode workers exchange no KV blocks`,
-		"a:1 --engine vllm --model m":                      "server.url: not the address of a server",
-		"x http://a:1 --engine vllm --model m":             "--engine takes a URL alone",
-		"http://a:1 --engine vllm --ready-url x":           "--ready-url is for services",
-		"http://a:1 --role decode --model m":               "--role belongs to --engine",
+		"a:1 --engine vllm --model m":                                       "server.url: not the address of a server",
+		"x http://a:1 --engine vllm --model m":                              "--engine takes a URL alone",
+		"http://a:1 --engine vllm --ready-url x":                            "--ready-url is for services",
+		"http://a:1 --role decode --model m":                                "--role belongs to --engine",
 	} {
 		if r := w.run(append([]string{"attach"}, strings.Fields(args)...)...); r.code != exit.Usage || !strings.Contains(r.stderr, want) {
 			t.Errorf("attach %s: %+v, want %s", args, r, want)

@@ -68,8 +68,9 @@ type Measured struct {
 }
 
 // Measure tests the paths that KV blocks take: from every prefill worker to every decode
-// worker, and between decode workers, for sequences that move. Each test takes at most
-// each. It makes at most limit tests, one at a time from each worker.
+// worker, and between decode workers, for sequences that move, each within one model. Servers of
+// other engines move blocks by ways of their own. Each test takes at most each. It makes at most
+// limit tests, one at a time from each worker.
 func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit int) Measured {
 	var out Measured
 	to := map[string][]string{}
@@ -81,7 +82,7 @@ func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit
 		}
 		sources = append(sources, a.Worker)
 		for _, b := range v.Instances {
-			if b.Endpoint != cluster.EndpointPaths || b.Component != cluster.RoleDecode.Component() || a.Worker == b.Worker {
+			if b.Endpoint != cluster.EndpointPaths || b.Component != cluster.RoleDecode.Component() || a.Worker == b.Worker || !v.exchange(a.Worker, b.Worker) {
 				continue
 			}
 			if n++; n > limit {
@@ -118,6 +119,18 @@ func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit
 	})
 	slices.SortFunc(out.Failed, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return out
+}
+
+// exchange reports whether two workers exchange KV blocks with each other by our own means, as far
+// as is known.
+func (v View) exchange(a, b string) bool {
+	for _, name := range []string{a, b} {
+		if v.Assignments[name].Engine.External() {
+			return false
+		}
+	}
+	one, other := v.Assignments[a].Model, v.Assignments[b].Model
+	return one.Name == other.Name || one.Name == "" || other.Name == ""
 }
 
 // askPaths asks one worker. A worker returns one path for each worker that it has met.

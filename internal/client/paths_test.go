@@ -52,4 +52,19 @@ func TestPathsAreAskedFromTheWorkers(t *testing.T) {
 	if m := c.Measure(t.Context(), v, time.Minute, 1); len(m.Paths)+len(m.Failed) != 1 || m.Left != 1 {
 		t.Errorf("Measure() of one = %+v", m)
 	}
+	// Workers of two models exchange nothing, and servers of other engines do it by themselves.
+	for name, a := range map[string]cluster.Assignment{
+		"another model": {Model: cluster.ModelSpec{Name: "n"}}, "a server": {Model: cluster.ModelSpec{Name: "m"}, Engine: cluster.EngineSpec{Backend: cluster.BackendVLLM}},
+	} {
+		for _, worker := range []string{"worker-1", "worker-3"} {
+			v.Assignments = map[string]cluster.Assignment{"worker-1": {Model: cluster.ModelSpec{Name: "m"}}, "worker-3": {Model: cluster.ModelSpec{Name: "m"}}}
+			if m := c.Measure(t.Context(), v, time.Minute, 100); len(m.Paths) != 1 {
+				t.Errorf("Measure() within a model = %+v", m)
+			}
+			v.Assignments[worker] = a
+			if m := c.Measure(t.Context(), v, time.Minute, 100); len(m.Paths) != 0 {
+				t.Errorf("Measure() with %s = %+v", name, m)
+			}
+		}
+	}
 }

@@ -325,12 +325,16 @@ func decisionText(d *cluster.RouterDecision) string {
 func millis(ns int64) string { return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond)) }
 
 // encodingText is like "image 3fe1a20b77c4 of r-8f21 for worker-2, 64 rows, encoded in 612.3 ms".
+// Servers of other engines tell no rows, and may have encoded sounds or videos.
 func encodingText(e *cluster.Encoding) string {
-	how := "encoded in " + millis(e.TookNS)
+	what, rows, how := "image", human.Plural(e.Rows, "row")+", ", "encoded in "+millis(e.TookNS)
+	if e.Rows == 0 {
+		what, rows = "item", ""
+	}
 	if e.Cached {
 		how = "computed before"
 	}
-	return fmt.Sprintf("image %s of %s for %s, %s, %s", human.OrDash(e.Content), human.OrDash(e.RequestID), human.OrDash(e.For), human.Plural(e.Rows, "row"), how)
+	return fmt.Sprintf("%s %s of %s for %s, %s%s", what, human.OrDash(e.Content), human.OrDash(e.RequestID), human.OrDash(e.For), rows, how)
 }
 
 // changeText is like "ready -> draining finish-sequences, 3 left".

@@ -53,6 +53,7 @@ func TestEventTexts(t *testing.T) {
 		{client.Event{Decision: &cluster.RouterDecision{RequestID: "r-1", Phase: cluster.RolePrefill, Blocks: 2}}, "r-1 prefill, none chosen"},
 		{client.Event{Decision: &cluster.RouterDecision{RequestID: "r-1", Phase: cluster.RoleDecode, Chosen: "worker-1", Prefill: "local", DecodeNS: 1500e6}}, "r-1 decode, overlap 0/0 blocks, prefill local, decoded in 1500.0 ms"},
 		{client.Event{Encoding: &cluster.Encoding{RequestID: "r-1", For: "worker-2", Content: "3fe1a20b77c4", Rows: 64, TookNS: 612e6}}, "image 3fe1a20b77c4 of r-1 for worker-2, 64 rows, encoded in 612.0 ms"},
+		{client.Event{Encoding: &cluster.Encoding{RequestID: "r-1", For: "worker-2", Content: "3fe1a20b77c4", TookNS: 612e6}}, "item 3fe1a20b77c4 of r-1 for worker-2, encoded in 612.0 ms"},
 		{client.Event{Encoding: &cluster.Encoding{RequestID: "r-1", For: "worker-2", Content: "3fe1a20b77c4", Rows: 1, Cached: true}}, "image 3fe1a20b77c4 of r-1 for worker-2, 1 row, computed before"},
 		{client.Event{Change: &client.WorkerChange{State: cluster.StatePending}}, "pending"},
 		{client.Event{Change: &client.WorkerChange{From: cluster.StateLoading, State: cluster.StateFailed, Reason: "no memory"}}, "loading -> failed: no memory"},

@@ -90,6 +90,9 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 			x.Why = "the model is loaded and it takes prompts that decode workers or frontends give away"
 		case cluster.RoleEncode:
 			x.Why = "the vision tower is loaded and it turns images of requests into embeddings"
+			if w.ServerStatus != nil {
+				x.Why = "its server is ready and computes the embeddings of what requests show or play, for other servers"
+			}
 		}
 	case cluster.StateDegraded:
 		x.Why, x.Next = w.Reason, "it goes on serving"
@@ -243,6 +246,10 @@ func (x *Explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	case !w.Role.HoldsKV():
 		st := &w.Stats
 		x.fact("load", "%s in work, %d waiting", human.Plural(st.Running, "image"), st.Waiting)
+		if w.ServerStatus != nil { // nobody knows what its server has in its cache, and it moves embeddings itself
+			x.fact("images", "%s asked for, %s encoded", human.Commas(int(st.RequestsTotal)), human.Commas(int(st.EncodedTotal)))
+			break
+		}
 		x.fact("images", "%s asked for, %s encoded, %s in the cache or in work already", human.Commas(int(st.RequestsTotal)), human.Commas(int(st.EncodedTotal)), human.Commas(int(st.ImagesCachedTotal)))
 		if st.EmbeddingsLimit > 0 {
 			x.fact("cache", "embeddings of %s, %s of %s", human.Plural(st.Embeddings, "image"), human.Bytes(st.EmbeddingsBytes), human.Bytes(st.EmbeddingsLimit))
