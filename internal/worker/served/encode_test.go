@@ -236,11 +236,11 @@ func TestEncodeFailures(t *testing.T) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	bad := func(_ context.Context, r *external.Request) (json.RawMessage, error) {
+	bad := func(ctx context.Context, r *external.Request) (json.RawMessage, error) {
 		if string(r.Body) == `"bad"` {
 			return nil, invalid("no image")
 		}
-		return tells(nil, r)
+		return tells(ctx, r)
 	}
 	soon := func(c *Config) {
 		c.Waits = DefaultWaits
