@@ -14,7 +14,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/external/externaltest"
-	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // adapter waits until an adapter is served, or until it is not.
@@ -97,20 +96,14 @@ func TestAdaptersOfASimulator(t *testing.T) {
 	s.start(t)
 	c.WaitReady(0, 2)
 	c.adapter("tuned", true)
-	blocks := func() (n int) {
-		known, err := c.Client.KVIndexes(t.Context(), c.Watch.View(), protocol.KVIndexRequest{})
-		if err != nil || len(known) != 1 {
-			return 0
-		}
-		for _, w := range known[0].Workers {
-			if w.Worker == c.workerOf(s) {
-				n = w.Device
-			}
-		}
-		return n
+	c.hears(s)
+	blocks := func() int {
+		w, _ := c.index(s, "", "")
+		return w.Device
 	}
 	body := Body{"prompt": strings.Repeat("words ", 100), "max_tokens": 4, "nvext": Body{"decode_worker_id": c.workerOf(s)}}
-	before := 0
+	first := blocks()
+	before := first
 	for _, model := range []string{c.Model, "tuned"} {
 		for range 2 { // the second time, nothing new
 			if _, err := c.Ask(t.Context(), model, body); err != nil {
@@ -120,24 +113,16 @@ func TestAdaptersOfASimulator(t *testing.T) {
 		c.WaitView("the frontend knows the blocks of "+model, func(client.View) bool { return blocks() > before })
 		before = blocks()
 	}
-	if before%2 != 0 {
-		t.Errorf("%d blocks of one prompt, with and without an adapter", before)
+	both := before - first
+	if both%2 != 0 {
+		t.Errorf("%d blocks of one prompt, with and without an adapter", both)
 	}
-	overlap := func(model string, words int) int {
-		t.Helper()
-		known, err := c.Client.KVIndexes(t.Context(), c.Watch.View(), protocol.KVIndexRequest{Model: model, Text: strings.Repeat("words ", words)})
-		if err != nil || len(known) != 1 {
-			t.Fatalf("%+v, %v", known, err)
-		}
-		for _, w := range known[0].Workers {
-			if w.Worker == c.workerOf(s) {
-				return w.Overlap
-			}
-		}
-		return -1
+	overlap := func(model string) int {
+		w, _ := c.index(s, model, strings.Repeat("words ", 100))
+		return w.Overlap
 	}
-	if a, b := overlap(c.Model, 100), overlap("tuned", 100); a != before/2 || b != a {
-		t.Errorf("%d and %d blocks of the prompt are found, of %d", a, b, before)
+	if a, b := overlap(c.Model), overlap("tuned"); a != both/2 || b != a {
+		t.Errorf("%d and %d blocks of the prompt are found, of %d", a, b, both)
 	}
 	order := func(verb, name string) {
 		t.Helper()

@@ -17,7 +17,6 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/external/inferencesimtest"
 	"github.com/dynctl/dynctl/internal/model"
-	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // simulator is a server of vLLM's kind that nobody here wrote, attached to a cluster.
@@ -239,22 +238,16 @@ func TestEventsOfServers(t *testing.T) {
 		}
 		return st
 	}
+	want := make([]uint64, len(all))
 	for i, s := range all {
-		body := Body{"prompt": fmt.Sprint(i) + strings.Repeat(" words", 100), "max_tokens": 4, "nvext": Body{"decode_worker_id": c.workerOf(s)}}
-		if _, err := c.Complete(t.Context(), body); err != nil {
+		want[i] = uint64(c.hears(s)) + 4
+		prompt := fmt.Sprint(i) + strings.Repeat(" words", 100)
+		if _, err := c.Complete(t.Context(), Body{"prompt": prompt, "max_tokens": 4, "nvext": Body{"decode_worker_id": c.workerOf(s)}}); err != nil {
 			t.Fatal(err)
 		}
-		c.WaitView("the frontend knows its blocks", func(v client.View) bool {
-			known, err := c.Client.KVIndexes(t.Context(), v, protocol.KVIndexRequest{})
-			if err != nil || len(known) != 1 {
-				return false
-			}
-			for _, w := range known[0].Workers {
-				if w.Worker == c.workerOf(s) {
-					return w.Device > 0
-				}
-			}
-			return false
+		c.WaitView("the frontend knows its blocks", func(client.View) bool {
+			w, blocks := c.index(s, c.Model, prompt)
+			return blocks > 0 && w.Overlap == blocks
 		})
 	}
 	for range 3 {
@@ -265,8 +258,8 @@ func TestEventsOfServers(t *testing.T) {
 		}
 	}
 	for i, s := range all {
-		if st := status(s); st.Stats.RequestsTotal != 4 || st.ServerStatus.Events.Undecodable+st.ServerStatus.Events.Unknown > 0 {
-			t.Errorf("server %d: %d requests, %+v", i, st.Stats.RequestsTotal, st.ServerStatus.Events)
+		if st := status(s); st.Stats.RequestsTotal != want[i] || st.ServerStatus.Events.Undecodable+st.ServerStatus.Events.Unknown > 0 {
+			t.Errorf("server %d: %d requests, want %d, %+v", i, st.Stats.RequestsTotal, want[i], st.ServerStatus.Events)
 		}
 	}
 	all[0].Kill()
