@@ -146,11 +146,22 @@ func (a *Agent) probeRound(ctx context.Context, op Op, reg *Region, p *peer, pro
 	return time.Since(start), nil
 }
 
+// patternBlock is how many bytes of a random pattern are one block: as they are, but for the
+// first eight, in all blocks.
+const patternBlock = 512
+
+// fillRandom writes a pattern like no other. Any patternBlock bytes of it are found nowhere else
+// in it, since each block begins with a random number of its own. To draw all bytes would be most
+// of the time of a self-test.
 func fillRandom(b []byte) {
 	r := rand.NewPCG(rand.Uint64(), rand.Uint64())
-	for len(b) >= 8 {
-		binary.LittleEndian.PutUint64(b, r.Uint64())
-		b = b[8:]
+	var block [patternBlock]byte
+	for i := 0; i < patternBlock; i += 8 {
+		binary.LittleEndian.PutUint64(block[i:], r.Uint64())
+	}
+	for len(b) > 0 {
+		binary.LittleEndian.PutUint64(block[:], r.Uint64())
+		b = b[copy(b, block[:]):]
 	}
 }
 
