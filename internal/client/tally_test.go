@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -538,6 +539,7 @@ func BenchmarkKVEvent(b *testing.B) {
 
 // What is kept of a cluster does not grow with time: a dashboard may run for weeks.
 func TestATallyIsBounded(t *testing.T) {
+	patience.OneGoroutine(t)
 	bubble(t, func(t *testing.T, y *tally) {
 		const workers, step, hour = 4, 5 * time.Second, 720 // steps
 		count := func() (n int) {

@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // The decisions of plans in random clusters are those of the golden file: in full for
 // the first clusters, as a digest for the rest. A change of the planner that is meant to
 // decide differently writes it anew.
 func TestPlanDecisions(t *testing.T) {
+	patience.OneGoroutine(t)
 	const golden = "testdata/decisions.txt"
 	var out strings.Builder
 	for seed := range uint64(150) {
@@ -71,6 +73,7 @@ func decisions(t *testing.T, seed uint64) (lines []string) {
 // The device that a ranking finds is the best one of all that are compared one by one,
 // also after workers have moved.
 func TestRankingFindsBest(t *testing.T) {
+	patience.OneGoroutine(t)
 	for seed := range uint64(60) {
 		c := newChaos(t, seed)
 		c.encode, c.pools = seed%3 == 0, seed%4 == 1
@@ -113,6 +116,7 @@ func (c *chaos) live(seed uint64) {
 // A plan depends neither on the order of its input nor on an earlier plan, and leaves its
 // input as it is.
 func TestPlanIsPure(t *testing.T) {
+	patience.OneGoroutine(t)
 	for seed := range uint64(40) {
 		c := newChaos(t, 1000+seed)
 		c.encode, c.pools = seed%3 == 0, seed%4 == 1
@@ -171,6 +175,7 @@ func TestPlanFillsFleet(t *testing.T) {
 // What a plan costs grows little faster than the cluster: one that changes nothing, and
 // one that places every worker.
 func TestPlanCost(t *testing.T) {
+	patience.OneGoroutine(t)
 	empty := func(v View) View {
 		v.Assignments, v.Status = nil, nil
 		return v

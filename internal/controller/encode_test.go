@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // Encode workers are placed, scaled, replaced and drained as all others, but none changes
@@ -121,6 +122,7 @@ func TestPlanEncode(t *testing.T) {
 // No plan has a worker become an encode worker, or an encode worker another one, whatever
 // happens, and the numbers are reached all the same.
 func TestPlanNeverFlipsEncode(t *testing.T) {
+	patience.OneGoroutine(t)
 	for seed := range uint64(60) {
 		c := newChaos(t, 2000+seed)
 		c.encode = true

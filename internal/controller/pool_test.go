@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func attached(url string, role cluster.Role, node string) cluster.Attached {
@@ -201,6 +202,7 @@ func TestPlanAttached(t *testing.T) {
 // Whatever happens, each pool and each server has its workers in the end, and no worker
 // changes its pool.
 func TestPlanKeepsPoolsApart(t *testing.T) {
+	patience.OneGoroutine(t)
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { keepsPoolsApart(t, seed) })
 	}

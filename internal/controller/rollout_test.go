@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // up returns the workers that serve as asked, by role and by node.
@@ -164,6 +165,7 @@ func TestPlanRollouts(t *testing.T) {
 
 // Whatever the limits are and however long workers take, a rollout keeps to them.
 func TestPlanKeepsToLimits(t *testing.T) {
+	patience.OneGoroutine(t)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		var nodes []cluster.Node

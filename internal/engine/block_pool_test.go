@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // sinkModel replays KV events and so knows what an index would believe.
@@ -51,6 +52,7 @@ func (m *sinkModel) Cleared(n int) {
 // holds, for each user, what it was given. After every operation the pool checks
 // itself and the event stream must describe the findable blocks exactly.
 func TestBlockPoolAgainstModel(t *testing.T) {
+	patience.OneGoroutine(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 2))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -248,6 +249,7 @@ func randomLogits(r *rand.Rand, n int) []float32 {
 
 // Selection finds what a full sort would.
 func TestSampleEqualsSort(t *testing.T) {
+	patience.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(3, 3))
 	var s sampler
 	for i := range 4000 {
@@ -272,6 +274,7 @@ func TestSampleEqualsSort(t *testing.T) {
 
 // top-k and top-p by selection must keep what a full sort would, in its order.
 func TestCutsEqualSort(t *testing.T) {
+	patience.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(3, 3))
 	var x nucleus
 	for range 2000 {

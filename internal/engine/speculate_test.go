@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -233,6 +234,9 @@ func generate(t *testing.T, m *machine, speculative string, n int, next func([]u
 // A few sequences that repeat themselves get their tokens in a fraction of the time;
 // others lose hardly anything, nor do batches that fill the device anyway.
 func TestSpeculationPaysOff(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("the goroutines of TestSpeculationChangesNothing, with many more tokens")
+	}
 	few := func(tokens []uint32) uint32 { // of ten tokens in no order, so that n-grams come back but say nothing
 		h := uint64(tokens[0]) + uint64(len(tokens))*0x9e3779b97f4a7c15
 		h ^= h >> 29

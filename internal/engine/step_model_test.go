@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // device is a simulated one: how long its steps take is known.
@@ -153,6 +155,7 @@ func TestStepModelFollowsSpeed(t *testing.T) {
 
 // What was learned about chunks is there after days in which there were none.
 func TestStepModelRemembers(t *testing.T) {
+	patience.OneGoroutine(t)
 	for name, d := range devices() {
 		t.Run(name, func(t *testing.T) {
 			d.r, d.noise, d.spikes = rand.New(rand.NewPCG(11, 12)), 0.1, 0.01

@@ -20,9 +20,7 @@ const starving = `root ::= a a a a a a a a a
 // TestAmbiguousIsCheap: readings that go on alike are one, so that such a grammar costs
 // little more than what it stands for.
 func TestAmbiguousIsCheap(t *testing.T) {
-	if patience.RaceDetector {
-		t.Skip(oneGoroutine)
-	}
+	patience.OneGoroutine(t)
 	c := newCompiler(t, largeVocabulary(20_000))
 	for name, text := range map[string]string{
 		"starving":  starving,
@@ -64,9 +62,7 @@ func TestAmbiguousIsCheap(t *testing.T) {
 // TestTooAmbiguousIsRefused: what cannot be merged is refused before it is used, within
 // a bound of its cost, and for nothing the second time.
 func TestTooAmbiguousIsRefused(t *testing.T) {
-	if patience.RaceDetector {
-		t.Skip(oneGoroutine)
-	}
+	patience.OneGoroutine(t)
 	var deep strings.Builder
 	deep.WriteString("root ::= r0{400}\n")
 	for i := range 300 {

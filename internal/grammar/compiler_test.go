@@ -15,9 +15,7 @@ import (
 )
 
 func TestCompileErrors(t *testing.T) {
-	if patience.RaceDetector {
-		t.Skip(oneGoroutine)
-	}
+	patience.OneGoroutine(t)
 	c := newCompiler(t, bytesVocabulary())
 	for _, tt := range []struct {
 		spec   Spec
@@ -216,9 +214,7 @@ func TestSpelling(t *testing.T) {
 // TestHostile compiles and runs what is made to cost much. The bound only tells
 // bounded from unbounded.
 func TestHostile(t *testing.T) {
-	if patience.RaceDetector {
-		t.Skip(oneGoroutine)
-	}
+	patience.OneGoroutine(t)
 	c := newCompiler(t, minitokVocabulary(t))
 	chain := "root ::= r0\n"
 	for i := range 600 {

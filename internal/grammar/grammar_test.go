@@ -14,9 +14,6 @@ import (
 	"github.com/dynctl/dynctl/internal/patience"
 )
 
-// oneGoroutine is why tests are left out under the race detector.
-const oneGoroutine = "one goroutine, which takes ten times as long"
-
 const orderSchema = `{"type":"object","properties":{"id":{"type":"integer","minimum":1,"maximum":999},"name":{"type":"string","maxLength":40},
 	"lines":{"type":"array","maxItems":3,"items":{"type":"object","properties":{"sku":{"type":"string","pattern":"^[A-Z]{2}-[0-9]+$"},"price":{"type":"number","minimum":0}},
 	"required":["sku"]}},"parent":{"anyOf":[{"$ref":"#"},{"type":"null"}]},"extra":{}},"required":["id","lines","parent"]}`
@@ -134,9 +131,7 @@ func TestGeneratedTexts(t *testing.T) {
 
 // TestSchemas validates what is generated for the schemas of package schematest.
 func TestSchemas(t *testing.T) {
-	if patience.RaceDetector {
-		t.Skip(oneGoroutine)
-	}
+	patience.OneGoroutine(t)
 	compilers := []*Compiler{newCompiler(t, minitokVocabulary(t))}
 	for seed := range uint64(3) {
 		compilers = append(compilers, newCompiler(t, randomVocabulary(rand.New(rand.NewPCG(seed, 5)), 150)))

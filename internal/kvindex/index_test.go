@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // naive is an index that is right by inspection.
@@ -220,6 +221,7 @@ func TestLookup(t *testing.T) {
 
 // A bounded index keeps to its bound and forgets what lookups do not find.
 func TestBound(t *testing.T) {
+	patience.OneGoroutine(t)
 	x := New(Config{MaxBytes: 2 << 20})
 	rng := rand.New(rand.NewPCG(3, 4))
 	hotPrompt := prompts(rng, 1, 40)[0]

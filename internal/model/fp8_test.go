@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // fp8Shape has matrices of more than one block of 128, of which the last ones are smaller.
@@ -77,6 +78,7 @@ func sameNumbers(t *testing.T, got, want *model.Model) {
 
 // What is told of a checkpoint of fp8: its type, its size, and what is not followed.
 func TestFP8IsDescribed(t *testing.T) {
+	patience.OneGoroutine(t)
 	dir := modeltest.Generate(t, fp8Shape())
 	for name, want := range map[string]string{
 		"blocks of 128": "asks for weights and activations", "one scale, static": "7 scales of activations are not used", "fbgemm": "asks for weights and activations",
@@ -135,6 +137,7 @@ func rewrite(t *testing.T, dir string, change func(tensor *safetensors.Tensor)) 
 }
 
 func TestFP8Refuses(t *testing.T) {
+	patience.OneGoroutine(t)
 	source := modeltest.Generate(t, fp8Shape())
 	const down = "model.layers.0.mlp.down_proj.weight"
 	scale := func(change func(s *safetensors.Tensor)) func(*safetensors.Tensor) {

@@ -10,11 +10,13 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // TestGGUFFamilies opens the families that have more than Llama and Qwen3 from a
 // folder and from a GGUF file.
 func TestGGUFFamilies(t *testing.T) {
+	patience.OneGoroutine(t)
 	scaled := map[string]any{"rope_type": "linear", "factor": 8.0}
 	for name, tt := range map[string]struct {
 		family string

@@ -12,10 +12,12 @@ import (
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/gguf/gguftest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // TestMmprojRefuses damages a mmproj file, or the text model, in one place each.
 func TestMmprojRefuses(t *testing.T) {
+	patience.OneGoroutine(t)
 	set := func(name string, value any) func(keys map[string]any) {
 		return func(keys map[string]any) { keys[name] = value }
 	}

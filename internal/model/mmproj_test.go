@@ -18,11 +18,13 @@ import (
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/gguf/gguftest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // TestMmprojIsTheFolder opens models that read images both ways and compares everything: shape,
 // each tensor by its role, the vocabulary, and how images are prepared.
 func TestMmprojIsTheFolder(t *testing.T) {
+	patience.OneGoroutine(t)
 	forms := map[string]modeltest.MmprojForm{
 		"new":            {},
 		"swapped":        {Swapped: true},
@@ -144,6 +146,7 @@ func samePictures(t *testing.T, got, want *model.Model) {
 
 // TestMmprojKeys: what files may say beside what the converters of small checkpoints write.
 func TestMmprojKeys(t *testing.T) {
+	patience.OneGoroutine(t)
 	pixels := func(w, h, tokens int) func(t *testing.T, m *model.Model) bool {
 		return func(t *testing.T, m *model.Model) bool {
 			plan, err := processor(t, m).Plan(w, h)

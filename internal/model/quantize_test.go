@@ -21,6 +21,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // quantized opens a model until the end of the test and prepares it; log gets what is
@@ -98,6 +99,7 @@ func sameAsRule(t *testing.T, got, stored *model.Model, format string) {
 }
 
 func TestQuantizeFamilies(t *testing.T) {
+	patience.OneGoroutine(t)
 	for name, spec := range modeltest.Families() {
 		dir := modeltest.Generate(t, spec)
 		stored := openGGUF(t, dir)

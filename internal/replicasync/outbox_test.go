@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 )
@@ -78,6 +79,7 @@ func TestOutboxForgets(t *testing.T) {
 
 // Prompts of any length fit into messages that others accept.
 func TestLongPrompts(t *testing.T) {
+	patience.OneGoroutine(t)
 	s := newSender(t, 1)
 	long := make([]uint64, 3*hashesMost)
 	for i := range long {
@@ -112,6 +114,7 @@ func TestLongPrompts(t *testing.T) {
 
 // An answer has as many flights and hashes as its reader takes.
 func TestLargeSnapshot(t *testing.T) {
+	patience.OneGoroutine(t)
 	s := newSender(t, 1)
 	hashes := make([]uint64, hashesMost)
 	for range flightsMost + 100 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 )
@@ -228,6 +229,7 @@ func TestTailContinuesSnapshot(t *testing.T) {
 
 // Messages that wait for an answer are bounded; those beyond it are asked for.
 func TestHeldMessagesAreBounded(t *testing.T) {
+	patience.OneGoroutine(t)
 	const id = 5
 	now := time.Now()
 	for _, hashes := range []int{0, hashesMost} {

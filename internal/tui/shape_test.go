@@ -168,6 +168,7 @@ func FuzzScreen(f *testing.F) {
 }
 
 func TestRandomScreensKeepTheirShape(t *testing.T) {
+	patience.OneGoroutine(t)
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		keys := make([]byte, 30)

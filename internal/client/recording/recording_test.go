@@ -15,6 +15,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func start() time.Time { return time.Date(2026, 3, 14, 12, 4, 31, 0, time.UTC) }
@@ -95,6 +96,7 @@ func open(t *testing.T, name string) *File {
 }
 
 func TestARecordingGivesBackEverySnapshot(t *testing.T) {
+	patience.OneGoroutine(t)
 	const n = 2*keyframe + 5
 	f := open(t, record(t, n))
 	if f.Len() != n || f.Cut != 0 {
