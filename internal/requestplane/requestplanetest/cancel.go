@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -123,7 +124,7 @@ func testCancelWhileBlocked(t *testing.T, newPlane Make) {
 		if d := time.Since(start); d > promptly {
 			t.Errorf("send failed after %s", d)
 		}
-	case <-time.After(patience):
+	case <-time.After(limit):
 		t.Fatal("send still blocks")
 	}
 	p.until("request leaves", func() bool { return p.server.InFlight("1/flood") == 0 })
@@ -132,14 +133,14 @@ func testCancelWhileBlocked(t *testing.T, newPlane Make) {
 // quiet returns when nothing has come from ch for a while.
 func (p *plane) quiet(ch <-chan struct{}) {
 	p.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(limit)
 	for {
 		select {
 		case <-ch:
 		case <-time.After(50 * time.Millisecond):
 			return
 		case <-deadline:
-			p.Fatalf("still going after %s", patience)
+			p.Fatalf("still going after %s", limit)
 		}
 	}
 }
@@ -294,7 +295,7 @@ func testRandomTraffic(t *testing.T, newPlane Make) {
 	for g := range 16 {
 		rnd := rand.New(rand.NewPCG(seed, uint64(g)))
 		wg.Go(func() {
-			for range 20 {
+			for range patience.Rounds(20) {
 				randomCall(t, rnd, clients[rnd.IntN(len(clients))], p.addr("1/count"))
 			}
 		})

@@ -7,12 +7,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // Thousands of requests run at a time between two peers.
 func testManyStreams(t *testing.T, newPlane Make) {
-	const n = 3000
+	n := patience.Rounds(3000)
 	p := newTestPlane(t, newPlane, requestplane.Limits{})
 	release := make(chan struct{})
 	p.handle("1/hold", func(ctx context.Context, req *requestplane.Request, send func(any) error) error {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -14,8 +15,8 @@ import (
 // registers their Close with t.Cleanup.
 type Make func(t *testing.T, limits requestplane.Limits) (requestplane.Server, func() requestplane.Client)
 
-// patience limits every wait of the suite.
-const patience = 30 * time.Second
+// limit is that of every wait of the suite.
+const limit = 3 * patience.Soon / 2
 
 // Run runs the suite.
 func Run(t *testing.T, newPlane Make) {
@@ -103,7 +104,7 @@ func newTestPlane(t *testing.T, newPlane Make, limits requestplane.Limits) *plan
 
 // ctx ends before the test binary's patience does.
 func (p *plane) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(p.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(p.Context(), 2*limit)
 	p.Cleanup(cancel)
 	return ctx
 }
@@ -163,17 +164,17 @@ func (p *plane) wait(what string, ch <-chan struct{}) {
 	p.Helper()
 	select {
 	case <-ch:
-	case <-time.After(patience):
-		p.Fatalf("%s: not within %s", what, patience)
+	case <-time.After(limit):
+		p.Fatalf("%s: not within %s", what, limit)
 	}
 }
 
 // until polls for a condition.
 func (p *plane) until(what string, ok func() bool) {
 	p.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			p.Fatalf("%s: not within %s", what, patience)
+			p.Fatalf("%s: not within %s", what, limit)
 		}
 	}
 }
@@ -216,8 +217,8 @@ func (p *plane) stopped(g *gate) error {
 	select {
 	case err := <-g.cause:
 		return err
-	case <-time.After(patience):
-		p.Fatalf("handler not told to stop within %s", patience)
+	case <-time.After(limit):
+		p.Fatalf("handler not told to stop within %s", limit)
 		return nil
 	}
 }
