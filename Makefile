@@ -15,7 +15,7 @@ RACE     ?= $(shell scripts/concurrent-packages.sh)
 # One package more at a time than there are processors: tests also wait.
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Packages run in this order: the long ones first, so that none is left alone at the end.
-LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli ./internal/engine/gpu ./internal/cuda/kernels ./internal/lab/bench
+LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli ./internal/engine/gpu ./internal/cuda/kernels ./internal/lab/bench ./internal/requestplane ./internal/store ./internal/planner/live
 # Where tests and CI look for the kube-apiserver of "make kube-apiserver".
 KUBE_APISERVER ?= $(or $(DYNCTL_KUBE_APISERVER),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dynctl-ci/kube-apiserver)
 # The same for the simulator of "make inference-sim".

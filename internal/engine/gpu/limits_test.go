@@ -16,6 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // small is a model that kernels compute.
@@ -69,6 +70,9 @@ func (d *mapping) TensorMapEncode(device int, m *driver.TensorMap) (driver.Encod
 // What kernels for compute capability 9.0 need of the host is made at the start, and not
 // in a step; and who wants the kernels for all devices gets no others.
 func TestTensorMapsAreMadeAtTheStart(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip("steps in the goroutines of TestTokensOfTheCPU")
+	}
 	for _, portable := range []bool{false, true} {
 		drv := &mapping{Driver: newDriver(t, 1<<30)}
 		d, err := gpu.OpenDevice(t.Context(), drv, 0, gpu.DeviceOptions{Portable: portable})
