@@ -117,7 +117,7 @@ func TestEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		r, w := io.Pipe()
-		defer context.AfterFunc(ctx, func() { _ = r.CloseWithError(os.ErrClosed) })()
+		defer context.AfterFunc(ctx, func() { _ = w.CloseWithError(os.ErrClosed) })() // maybe before carry knows: as reading a closed device
 		go func() { _, _ = w.Write([]byte("x")) }()
 		begin := time.Now()
 		if err := (&link{delay: time.Hour}).carry(ctx, &far{}, r, 1); err != nil || time.Since(begin) != time.Second {
