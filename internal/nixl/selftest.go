@@ -3,11 +3,12 @@ package nixl
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -146,23 +147,16 @@ func (a *Agent) probeRound(ctx context.Context, op Op, reg *Region, p *peer, pro
 	return time.Since(start), nil
 }
 
-// patternBlock is how many bytes of a random pattern are one block: as they are, but for the
-// first eight, in all blocks.
-const patternBlock = 512
-
-// fillRandom writes a pattern like no other. Any patternBlock bytes of it are found nowhere else
-// in it, since each block begins with a random number of its own. To draw all bytes would be most
-// of the time of a self-test.
+// fillRandom writes a pattern like no other, of which no piece is found elsewhere: a path that moves
+// some bytes to another place does not pass. The cipher draws it at the speed of memory.
 func fillRandom(b []byte) {
-	r := rand.NewPCG(rand.Uint64(), rand.Uint64())
-	var block [patternBlock]byte
-	for i := 0; i < patternBlock; i += 8 {
-		binary.LittleEndian.PutUint64(block[i:], r.Uint64())
+	var key, start [aes.BlockSize]byte
+	_, _ = rand.Read(key[:]) // never fails
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // no length but that of a key
 	}
-	for len(b) > 0 {
-		binary.LittleEndian.PutUint64(block[:], r.Uint64())
-		b = b[copy(b, block[:]):]
-	}
+	cipher.NewCTR(block, start[:]).XORKeyStream(b, b)
 }
 
 // probeSlot is the scratch memory an agent lends to the self-test of a peer,

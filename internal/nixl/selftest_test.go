@@ -7,19 +7,23 @@ import (
 
 // A path that moves bytes to another place, or leaves out some, does not pass for one that works.
 func TestRandomPatterns(t *testing.T) {
-	b, other := make([]byte, 40*patternBlock+100), make([]byte, 40*patternBlock+100)
+	const piece = 16
+	b, other := make([]byte, 20_003), make([]byte, 20_003)
 	fillRandom(b)
 	fillRandom(other)
-	seen := map[[patternBlock]byte]int{}
-	for i := range len(b) - patternBlock + 1 {
-		window := [patternBlock]byte(b[i:])
+	first := bytes.Clone(b)
+	seen := map[[piece]byte]int{}
+	for i := range len(b) - piece + 1 {
+		window := [piece]byte(b[i:])
 		if at, there := seen[window]; there {
 			t.Fatalf("the bytes at %d are those at %d", i, at)
 		}
 		seen[window] = i
 	}
-	end := len(b) - 100
-	if bytes.Equal(b[8:patternBlock], other[8:patternBlock]) || bytes.Equal(b[end+8:], make([]byte, 100-8)) {
+	if bytes.Equal(b[:piece], other[:piece]) || bytes.Equal(b[len(b)-piece:], make([]byte, piece)) {
 		t.Error("two patterns are alike")
+	}
+	if fillRandom(b); bytes.Equal(b[:piece], first[:piece]) || bytes.Equal(b[:piece], make([]byte, piece)) {
+		t.Error("a later pattern is like one before")
 	}
 }
