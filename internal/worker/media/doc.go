@@ -1,5 +1,6 @@
 // Package media gets the embeddings of the images in prompts: from the cache of a worker,
-// from an encode worker over NIXL, or by encoding on the spot.
+// from an encode worker over NIXL, or by encoding on the spot. [Encoders] chooses that worker, also
+// for workers whose engine others wrote.
 //
 // A [Plane] stays with a worker over its terms of service. It has memory that NIXL knows
 // (arena.go), a cache of embeddings by key (cache.go) and perhaps an [Encoder]. A [Finder]
