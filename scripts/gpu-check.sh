@@ -7,8 +7,8 @@
 #   ./gpu-check.sh report [FOLDER]       the summary of what there is
 #
 # run goes on where it was stopped: what has a result is not run again. Where python3 has
-# PyTorch with CUDA, that computes the same shapes for comparison. It takes ten minutes at
-# most; BUDGET sets other seconds. KERNEL_DIR names a folder of edited kernel sources, such
+# PyTorch with CUDA, that computes the same shapes for comparison. It takes eight minutes at
+# most, with what says most first; BUDGET sets other seconds. KERNEL_DIR names a folder of edited kernel sources, such
 # as src beside this script, which NVRTC compiles there; DEFINE their macros (A=1,B=2), NVRTC
 # its library where the system does not find it. DYNLAB names the program, where it is not
 # beside the script; OPTIONS are further flags of dynlab gpu-check, such as --pretend or
@@ -89,7 +89,7 @@ serving() {
 
 run() {
 	out=${1:-results} code=0
-	end=$(($(date +%s) + ${BUDGET:-570}))
+	end=$(($(date +%s) + ${BUDGET:-480}))
 	program
 	mkdir -p "$out"
 	read -ra options <<<"${OPTIONS:-}"
@@ -103,19 +103,23 @@ run() {
 		timeout 20 nvidia-smi -q >"$out/nvidia-smi.txt" 2>&1 || echo "nvidia-smi does not answer; see $out/nvidia-smi.txt"
 	fi
 	"$dynlab" gpu-check --shapes >"$out/shapes.jsonl"
-	phases 120 smoke
+	phases 90 smoke
 	if [ "$code" -ne 0 ] && ! [ -s "$out/results.jsonl" ]; then
 		die "nothing can be checked here"
 	fi
-	phases 180 compare
-	phases 60 floor
-	torch 60 floor
-	phases 240 measure
-	phases 300 engine
-	phases 60 golden
-	phases 30 ipc
-	serving 120
-	torch 120 shapes
+	# First whether it is right: each kernel in its smallest shapes, a prompt and an answer of the
+	# engine, then the other shapes. Then how fast it is.
+	phases 60 compare
+	phases 40 answers
+	phases 120 compare
+	phases 20 ipc
+	phases 30 floor
+	torch 30 floor
+	phases 120 measure
+	phases 120 engine
+	phases 40 golden
+	serving 90
+	torch 60 shapes
 	phases 120 tune
 	report "$out"
 	return "$code"

@@ -76,7 +76,7 @@ func TestGPUCheckScript(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	run := func() string {
 		cmd := exec.CommandContext(t.Context(), bash, "../../scripts/gpu-check.sh", "run", out)
-		cmd.Env = append(os.Environ(), asDynlab+"=1", "DYNLAB="+os.Args[0], "OPTIONS=--pretend --case smoke/driver --case compare/embed --case floor/read --case measure/copy --case engine/qwen3-0.6b --case golden/embed --case ipc --case tune/gemm/rows=1024,in=3072,tokens=128", "CUDA_VISIBLE_DEVICES=", "BUDGET=300")
+		cmd.Env = append(os.Environ(), asDynlab+"=1", "DYNLAB="+os.Args[0], "OPTIONS=--pretend --case smoke/driver --case compare/embed --case floor/read --case measure/copy --case answers/tokens --case engine/qwen3-0.6b --case golden/embed --case ipc --case tune/gemm/rows=1024,in=3072,tokens=128", "CUDA_VISIBLE_DEVICES=", "BUDGET=300")
 		said, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, said)

@@ -4,18 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
-// compareCases are all small ones, then the large ones.
+// compareCases are all small ones, then the large ones, of all kernels in turns: a run that is cut
+// off has seen each of them in its smallest shapes.
 func compareCases() (all []Case) {
 	for _, large := range []bool{false, true} {
+		var some []Case
+		turn, of := map[string]int{}, map[string]int{} // by case, and by kernel
 		for _, c := range kerneltest.Cases() {
 			if c.Large == large {
-				all = append(all, Case{Name: c.Name, run: func(ctx context.Context, r *rig) (finding, error) { return r.compare(ctx, c) }})
+				kernel, _, _ := strings.Cut(c.Name, "/")
+				turn[c.Name] = of[kernel]
+				of[kernel]++
+				some = append(some, Case{Name: c.Name, run: func(ctx context.Context, r *rig) (finding, error) { return r.compare(ctx, c) }})
 			}
 		}
+		slices.SortStableFunc(some, func(a, b Case) int { return turn[a.Name] - turn[b.Name] })
+		all = append(all, some...)
 	}
 	return all
 }

@@ -42,9 +42,10 @@ func Phases() []Phase {
 	return []Phase{
 		{"smoke", "the driver, what it makes of the kernels, and each of them once between guards", 2 * time.Minute, smokeCases},
 		{"compare", "every kernel against its function in Go, small and ragged shapes, then those of models", 3 * time.Minute, compareCases},
+		{"answers", "prompts and answers of the built-in model through the engine, whose tokens are those of the CPU", time.Minute, answerCases},
 		{"floor", "what memory and launches can do at best", time.Minute, floorCases},
 		{"measure", "every kernel in shapes of Llama-3.1-8B, Qwen3-8B and Qwen3-0.6B, as a share of the floor", 4 * time.Minute, measureCases},
-		{"engine", "whole models with random weights, through the engine; tokens that are those of the CPU", 5 * time.Minute, engineCases},
+		{"engine", "whole models with random weights, through the engine", 5 * time.Minute, engineCases},
 		{"golden", "checksums and sampled values to be kept, and that they repeat", time.Minute, goldenCases},
 		{"ipc", "memory that two processes share", 30 * time.Second, ipcCases},
 		{"tune", "every tile for products on compute capability 9.0, of which the fastest become a table", 2 * time.Minute, tuneCases},

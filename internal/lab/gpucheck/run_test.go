@@ -69,7 +69,7 @@ func TestEverything(t *testing.T) {
 			t.Errorf("%s: %+v", c.Name, r)
 		}
 	}
-	for name, gpus := range map[string]float64{"engine/tokens": 0, "engine/ranks=2": 1} {
+	for name, gpus := range map[string]float64{"answers/tokens": 0, "answers/ranks=2": 1} {
 		if r := got[name]; !patience.RaceDetector && (r.Also["right_answers"] != questions || r.Also["gpus"] != gpus) {
 			t.Errorf("answers: %+v", r)
 		}
@@ -171,9 +171,9 @@ func TestHarm(t *testing.T) {
 func TestLostEngine(t *testing.T) {
 	t.Parallel()
 	o := options(t, "lost glu")
-	o.Cases = []string{"engine/tokens", "ipc"}
+	o.Cases = []string{"answers/tokens", "ipc"}
 	got, err := outcomes(t, o)
-	if r := got["engine/tokens"]; !errors.Is(err, ErrFailures) || r.End != Lost || !strings.Contains(r.Why, "an address that it may not") || got["ipc/copy"].End != Passed {
+	if r := got["answers/tokens"]; !errors.Is(err, ErrFailures) || r.End != Lost || !strings.Contains(r.Why, "an address that it may not") || got["ipc/copy"].End != Passed {
 		t.Errorf("%v, %v", got, err)
 	}
 }
