@@ -1,7 +1,7 @@
 # What contributors run; "make help" lists it. Everything is plain Go tooling.
 # cgo stays off: no C compiler is needed. For a dynamod without glibc add -tags nodl.
 export CGO_ENABLED = 0
-TIMEOUT  ?= 10m
+TIMEOUT  ?= 15m
 FUZZTIME ?= 30s
 EXPLORE  ?= 5m
 TOP      ?= 1m

@@ -264,7 +264,7 @@ func changeModel(t *testing.T, c *clustertest.Cluster) {
 	// Workers of two models pulled from one queue.
 	q := restingQueue(t, c)
 	if *q.DeadLettered != 0 {
-		t.Errorf("%d dead letters after the change", *q.DeadLettered)
+		t.Errorf("%d dead letters after the change: %+v", *q.DeadLettered, q)
 	}
 }
 

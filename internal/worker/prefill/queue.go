@@ -114,6 +114,14 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 		w.Meter.PrefillRedelivered.Inc()
 	}
 	notice, err := w.compute(ctx, req)
+	// giveUp has the decode worker do the work at once, also while this worker stops.
+	giveUp := func(o outcome) {
+		w.Log.Warn("remote prefill not done by any worker", "request", req.RequestID, "attempts", d.Attempt, "error", err)
+		telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
+		defer cancel()
+		w.tell(telling, req, o)
+		settle("ack", ack())
+	}
 	switch {
 	case err == nil:
 		settle("ack", ack())
@@ -130,16 +138,18 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 			settle("return", d.Nak(returnDelay<<(d.Attempt-1)))
 			return
 		}
-		w.Log.Warn("remote prefill not done by any worker", "request", req.RequestID, "attempts", d.Attempt, "error", err)
-		w.tell(ctx, req, notice.failed(err))
-		settle("ack", ack())
+		giveUp(notice.failed(err))
 	case errors.Is(err, kv.ErrMismatch):
 		w.tell(ctx, req, notice.failed(err))
 		w.Meter.PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
 	case work.Err() != nil, errors.Is(err, engine.ErrClosed):
-		// It stops; another worker takes the message.
-		settle("return", d.Nak(0))
+		// It stops; another worker takes the message, if it is given to one again.
+		if !d.Last {
+			settle("return", d.Nak(0))
+			return
+		}
+		giveUp(notice.failed(err))
 	default:
 		w.Log.Warn("remote prefill failed", "request", req.RequestID, "attempt", d.Attempt, "error", err)
 		w.tell(ctx, req, notice.failed(err))
