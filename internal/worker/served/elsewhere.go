@@ -117,12 +117,17 @@ var errNoEncoder = errors.New("no encode worker")
 func (e *elsewhere) askOne(ctx context.Context, inst cluster.Instance, r *external.Request, i int, item *external.MediaItem) (got protocol.EncodedItem, err error) {
 	e.media.Busy(inst.InstanceID, 1)
 	defer e.media.Busy(inst.InstanceID, -1)
-	ctx, cancel := context.WithTimeoutCause(ctx, e.s.Waits.Encode, fmt.Errorf("no embeddings within %v", e.s.Waits.Encode))
+	late := fmt.Errorf("no embeddings within %v", e.s.Waits.Encode)
+	ctx, cancel := context.WithTimeoutCause(ctx, e.s.Waits.Encode, late)
 	defer cancel()
 	id := r.RequestID + "#" + strconv.Itoa(i)
 	defer func() {
-		if err != nil && ctx.Err() != nil {
+		var remote *requestplane.RemoteError
+		switch {
+		case err != nil && ctx.Err() != nil:
 			err = context.Cause(ctx)
+		case errors.As(err, &remote) && remote.Kind == requestplane.KindTimeout: // the other side was a moment quicker to notice
+			err = late
 		}
 	}()
 	s, err := e.media.Call(ctx, inst, id, nil, protocol.EncodeItem{
