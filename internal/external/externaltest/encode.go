@@ -71,7 +71,7 @@ func (d *Double) embeddings(c *call, told map[string]json.RawMessage) (_ map[str
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d.o.Encoder {
-		if len(media) != 1 || others > 0 || string(c.fields["max_tokens"]) != "1" || string(c.fields["stream"]) == "true" {
+		if len(media) != 1 || others > 0 || !bytes.Contains(c.fields["messages"], []byte(`"role":"user"`)) || string(c.fields["max_tokens"]) != "1" || string(c.fields["stream"]) == "true" {
 			f.wrong = append(f.wrong, fmt.Sprintf("a server that encodes got %.300s", c.body))
 		}
 		return d.encoded(media, options), true

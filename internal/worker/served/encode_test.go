@@ -206,7 +206,7 @@ func TestEncodedElsewhere(t *testing.T) {
 			if st := g.servers[0].Stats(); int(st.EncodedTotal) != one || st.StepNanosTotal == 0 || int(st.FinishedTotal) != one {
 				t.Errorf("%+v after %d items", st, one)
 			}
-			if len(g.told) != 6 || g.told[0].For != "w" || len(g.told[0].Content) != contentDigits || !strings.HasPrefix(g.told[0].RequestID, "r#") || g.told[0].TookNS <= 0 {
+			if len(g.told) != 6 || g.told[0].For != "w" || len(g.told[0].Content) != 12 || !strings.HasPrefix(g.told[0].RequestID, "r#") || g.told[0].TookNS <= 0 {
 				t.Errorf("events %+v", g.told)
 			}
 			if n := strings.Count(g.Scrape(), `outcome="computed"`); n == 0 {
@@ -255,7 +255,7 @@ func TestEncodeFailures(t *testing.T) {
 		why    string
 		fails  requestplane.Kind
 	}{
-		"one is broken":       {[]func(context.Context, *external.Request) (json.RawMessage, error){broken, tells}, nil, []string{"a", "b", "c"}, []string{`{"of":"a"}`, `{"of":"b"}`, `{"of":"c"}`}, nil, "", ""},
+		"one is broken":       {[]func(context.Context, *external.Request) (json.RawMessage, error){broken, tells}, nil, []string{"a", "b", "c", "d", "e", "f"}, []string{`{"of":"a"}`, `{"of":"b"}`, `{"of":"c"}`, `{"of":"d"}`, `{"of":"e"}`, `{"of":"f"}`}, nil, "", ""},
 		"all are broken":      {[]func(context.Context, *external.Request) (json.RawMessage, error){broken, broken}, nil, []string{"a"}, nil, []string{"w"}, "the engine died", ""},
 		"one hangs":           {[]func(context.Context, *external.Request) (json.RawMessage, error){hangs, tells}, soon, []string{"a", "b", "c"}, []string{`{"of":"a"}`, `{"of":"b"}`, `{"of":"c"}`}, nil, "", ""},
 		"all hang":            {[]func(context.Context, *external.Request) (json.RawMessage, error){hangs}, soon, []string{"a"}, nil, []string{"w"}, "no embeddings within 50ms", ""},
@@ -288,6 +288,9 @@ func TestEncodeFailures(t *testing.T) {
 				t.Errorf("the server is told %q", got)
 			}
 			e := out.Timing.Encoded
+			if broken := strings.Contains(strings.Join(e.Chosen, "\n"), "e-1 failed: unavailable: the engine died"); name == "one is broken" && !broken {
+				t.Errorf("chosen because %q", e.Chosen)
+			}
 			others := slices.DeleteFunc(slices.Clone(e.By), func(w string) bool { return w == "e-2" })
 			if !slices.Equal(others, tc.by) || !strings.Contains(e.Why, tc.why) || (e.Why == "") != (tc.why == "") || (e.Parts > 0) != (len(tc.items) > 0 && tc.encode != nil) {
 				t.Errorf("%+v", e)
