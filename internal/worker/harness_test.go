@@ -55,9 +55,18 @@ type world struct {
 	fenced bool
 }
 
+// ackWait is how long a message may be silent. A worker that computes says in time that it does, also
+// where the race detector slows all of them down.
+func ackWait() time.Duration {
+	if patience.RaceDetector {
+		return 2 * time.Second
+	}
+	return 200 * time.Millisecond
+}
+
 func newWorld(t *testing.T) *world {
 	w := &world{
-		t: t, c: runtimetest.New(t), queue: events.NewMemoryQueue(events.QueueConfig{AckWait: 200 * time.Millisecond}),
+		t: t, c: runtimetest.New(t), queue: events.NewMemoryQueue(events.QueueConfig{AckWait: ackWait()}),
 		peers:    local.NewRegistry(1),
 		settings: Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: 1000}, RemoteTimeout: 20 * time.Second},
 		opts:     mock.Options{BlockSize: blockSize, VocabSize: vocab, MaxContext: 2048},

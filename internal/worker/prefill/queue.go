@@ -140,6 +140,7 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 		}
 		giveUp(notice.failed(err))
 	case errors.Is(err, kv.ErrMismatch):
+		w.Log.Warn("remote prefill that nobody can do", "request", req.RequestID, "attempt", d.Attempt, "error", err)
 		w.tell(ctx, req, notice.failed(err))
 		w.Meter.PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
