@@ -76,6 +76,12 @@ func (d *Double) embeddings(c *call, told map[string]json.RawMessage) (_ map[str
 		}
 		return d.encoded(media, options), true
 	}
+	var second struct {
+		Prefill bool `json:"do_remote_prefill"`
+	}
+	if json.Unmarshal(c.fields["kv_transfer_params"], &second) == nil && second.Prefill { // it gets the whole prompt
+		media = nil
+	}
 	var params map[string]json.RawMessage
 	if raw := c.fields["ec_transfer_params"]; raw != nil && json.Unmarshal(raw, &params) != nil {
 		c.refuse("ec_transfer_params: not an object")

@@ -187,9 +187,7 @@ func (s Setup) encodeExchange(t *testing.T, connector string) {
 	if got, _ := readRaw(t, a.Raw); got != want || p.Fabric.Moved() != 1 {
 		t.Errorf("text %q, want %q; moved %d", got, want, p.Fabric.Moved())
 	}
-	if elsewhere, _ := p.Fabric.Encoded(); elsewhere != 2 {
-		t.Errorf("%d embeddings from another server", elsewhere)
-	}
+	p.Fabric.counts(t, 2, 0)
 	if sent := string(p.DecodeServer.Last(t).Body); strings.Contains(sent, "ec_transfer_params") {
 		t.Errorf("the decode server got %s", sent)
 	}
