@@ -34,8 +34,8 @@ pack() {
 	tar -C "$packing" -czf "$archive" gpu-check
 	size=$(stat -c %s "$archive")
 	echo "$archive: $((size / 1000000)) MB; unpack it on the machine with the GPU and run ./gpu-check/gpu-check.sh run"
-	if [ "$size" -gt 30000000 ]; then
-		echo "it is larger than 30 MB" >&2
+	if [ "$size" -gt 60000000 ]; then
+		echo "it is larger than 60 MB" >&2
 	fi
 }
 
