@@ -114,12 +114,15 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 		w.Meter.PrefillRedelivered.Inc()
 	}
 	notice, err := w.compute(ctx, req)
-	// giveUp has the decode worker do the work at once, also while this worker stops.
-	giveUp := func(o outcome) {
-		w.Log.Warn("remote prefill not done by any worker", "request", req.RequestID, "attempts", d.Attempt, "error", err)
-		telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
+	// failed has the decode worker do the work at once, also while this worker stops.
+	failed := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
 		defer cancel()
-		w.tell(telling, req, o)
+		w.tell(ctx, req, notice.failed(err))
+	}
+	giveUp := func() {
+		w.Log.Warn("remote prefill not done by any worker", "request", req.RequestID, "attempts", d.Attempt, "error", err)
+		failed()
 		settle("ack", ack())
 	}
 	switch {
@@ -138,10 +141,10 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 			settle("return", d.Nak(returnDelay<<(d.Attempt-1)))
 			return
 		}
-		giveUp(notice.failed(err))
+		giveUp()
 	case errors.Is(err, kv.ErrMismatch):
 		w.Log.Warn("remote prefill that nobody can do", "request", req.RequestID, "attempt", d.Attempt, "error", err)
-		w.tell(ctx, req, notice.failed(err))
+		failed()
 		w.Meter.PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
 	case work.Err() != nil, errors.Is(err, engine.ErrClosed):
@@ -150,10 +153,10 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 			settle("return", d.Nak(0))
 			return
 		}
-		giveUp(notice.failed(err))
+		giveUp()
 	default:
 		w.Log.Warn("remote prefill failed", "request", req.RequestID, "attempt", d.Attempt, "error", err)
-		w.tell(ctx, req, notice.failed(err))
+		failed()
 		settle("ack", ack()) // the decode worker falls back; a retry would come too late
 	}
 }
