@@ -57,10 +57,10 @@ func eachItem(b *wire.Body, each func(wire.MediaPart, [sha256.Size]byte) (change
 	return err
 }
 
-// name gives what is in a part a name of its own, under which both servers know the embeddings
+// label gives what is in a part a name of its own, under which both servers know the embeddings
 // without looking at the content. What an address leads to has none: it may become something else,
 // and vLLM names it by its content then.
-func name(m wire.MediaPart, key [sha256.Size]byte) bool {
+func label(m wire.MediaPart, key [sha256.Size]byte) bool {
 	if !m.Inline() {
 		return false
 	}
@@ -74,7 +74,7 @@ func itemBody(b *wire.Body, m wire.MediaPart, key [sha256.Size]byte) []byte {
 	part := &wire.Body{}
 	part.Set("type", wire.Text(m.Kind))
 	part.Set(m.Kind, m.Content())
-	name(wire.MediaPart{Body: part, Kind: m.Kind}, key)
+	label(wire.MediaPart{Body: part, Kind: m.Kind}, key)
 	message := &wire.Body{}
 	message.Set("role", wire.Text("user"))
 	message.Set("content", slices.Concat([]byte{'['}, part.Bytes(), []byte{']'}))
@@ -133,7 +133,7 @@ func embedded(b *wire.Body, told []json.RawMessage) error {
 	if told == nil {
 		return nil
 	}
-	if err := eachItem(b, func(m wire.MediaPart, key [sha256.Size]byte) (bool, error) { return name(m, key), nil }); err != nil {
+	if err := eachItem(b, func(m wire.MediaPart, key [sha256.Size]byte) (bool, error) { return label(m, key), nil }); err != nil {
 		return err
 	}
 	all, size := &wire.Body{}, 0
