@@ -111,8 +111,13 @@ func (s Server) probe(t *testing.T) {
 func (s Server) generate(t *testing.T) {
 	e := s.start(t, nil)
 	text := ""
-	for range 2 {
+	// A server that computes faster than it writes may send several tokens in one piece, now and then.
+	for i, streamed := 0, false; i < 2 || !streamed; i++ {
+		if i == 20 {
+			t.Fatal("no answer was a stream")
+		}
 		a := collect(t, e, s.ask(12))
+		streamed = streamed || len(a.Outputs) > 1
 		want := protocol.Usage{PromptTokens: len(s.Prompt), CompletionTokens: 12}
 		if a.Finish != protocol.FinishLength || a.Usage == nil {
 			t.Fatalf("finish %q, usage %+v", a.Finish, a.Usage)
@@ -121,8 +126,8 @@ func (s Server) generate(t *testing.T) {
 		if *a.Usage != want || want.CachedTokens < 0 || want.CachedTokens > want.PromptTokens {
 			t.Errorf("usage %+v, want %+v", *a.Usage, want)
 		}
-		if len(a.Outputs) < 2 || a.Text == "" && len(a.IDs) == 0 {
-			t.Errorf("%d outputs with %q: the answer was no stream", len(a.Outputs), a.Text)
+		if a.Text == "" && len(a.IDs) == 0 {
+			t.Error("an empty answer")
 		}
 		if text != "" && a.Text != text {
 			t.Errorf("text %q, and then %q", text, a.Text)
@@ -154,7 +159,8 @@ func (s Server) bodies(t *testing.T) {
 			if got == "" || got != text {
 				t.Errorf("%s%s: text %q, in another form %q", api, members, got, text)
 			}
-			if (usages > 0) != form.usage || form.stream != (len(a.Raw) > 1) {
+			// One object without usage is a stream, too, of tokens that were computed faster than written.
+			if (usages > 0) != form.usage || !form.stream && len(a.Raw) != 1 || form.stream && form.usage && len(a.Raw) < 2 {
 				t.Errorf("%s%s: %d chunks, %d with usage", api, members, len(a.Raw), usages)
 			}
 			if a.Finish != protocol.FinishLength || a.Usage == nil || a.Usage.CompletionTokens != 9 || a.Usage.PromptTokens < 1 {

@@ -37,7 +37,8 @@ type double struct {
 	mute    bool
 	losing  bool // every second message
 	refused bool
-	lags    int // messages that it does not have yet
+	lags    int           // messages that it does not have yet
+	held    chan struct{} // what it replays is what it has when this is closed
 }
 
 // newDouble starts a server. It listens for subscribers unless they are to be connected.
@@ -115,7 +116,7 @@ func (d *double) serve(c net.Conn) {
 func (d *double) answer(c net.Conn) {
 	d.mu.Lock()
 	d.replays++
-	mute, refused := d.mute, d.refused
+	mute, refused, held := d.mute, d.refused, d.held
 	d.mu.Unlock()
 	if refused {
 		return
@@ -128,6 +129,9 @@ func (d *double) answer(c net.Conn) {
 	if err != nil || len(ask) != 2 || len(ask[0]) != 0 || len(ask[1]) != 8 {
 		d.t.Errorf("it is asked for %q: %v", ask, err)
 		return
+	}
+	if held != nil {
+		<-held
 	}
 	if !mute {
 		d.mu.Lock()
@@ -163,6 +167,26 @@ func (d *double) await(n int) {
 		defer d.mu.Unlock()
 		return len(d.subs) == n
 	})
+}
+
+// hold has replays wait until release, and awaited tells when one more does.
+func (d *double) hold() (awaited, release func()) {
+	held := make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.replays
+	d.held = held
+	awaited = func() {
+		d.t.Helper()
+		patience.Until(d.t, "a replay", func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.replays > before
+		})
+	}
+	release = sync.OnceFunc(func() { close(held) })
+	d.t.Cleanup(release) // before the double's own, which awaits the replays
+	return awaited, release
 }
 
 // lose publishes events that nobody gets.

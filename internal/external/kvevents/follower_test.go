@@ -70,17 +70,27 @@ func TestBeforeTheConnection(t *testing.T) {
 // Messages that come live while they are replayed count once.
 func TestLiveWhileReplayed(t *testing.T) {
 	d := newDouble(t, false)
-	d.noEnd = true // the replay goes on until it is idle
-	f := start(t, config(t, d), func(f *Follower) { f.times.replayIdle = 50 * time.Millisecond })
+	awaited, release := d.hold()
+	f := start(t, config(t, d), nil)
 	d.await(1)
+	awaited()
 	d.publish(block(1, 0, 1))
 	d.publish(block(2, 1, 2))
+	release()
 	holds(t, f, 2, nil)
-	d.set(func() { d.noEnd = false })
-	d.lose(block(3, 2, 3))
-	d.publish(block(4, 3, 4))
+	d.publish(block(3, 2, 3)) // behind those that came twice
+	holds(t, f, 3, func(n Figures) bool { return n.Batches == 3 && n.Gaps == 0 })
+	awaited, release = d.hold()
+	d.lose(block(4, 3, 4))
 	d.publish(block(5, 4, 5))
-	holds(t, f, 5, func(n Figures) bool { return n.Gaps == 1 && n.Replays == 1 && n.Restarts == 0 && n.Batches == 5 })
+	awaited()
+	d.publish(block(6, 5, 6))
+	release()
+	holds(t, f, 6, nil)
+	d.publish(block(7, 6, 7))
+	holds(t, f, 7, func(n Figures) bool {
+		return n.Batches == 7 && n.Gaps == 1 && n.Replays == 1 && n.Restarts == 0 && n.Forgotten == 0
+	})
 }
 
 // Lost messages are asked for again.
