@@ -95,14 +95,14 @@ func TestEmbeddedServersAskForTheSecret(t *testing.T) {
 	cfg.Frontend.Enabled = false
 	a := startAgent(t, cfg)
 	etcd, nats := a.stores.etcd.Endpoint(), a.stores.nats.Addr()
-	reaches := func(id dial.Identity, etcdAddr, natsURL string) (etcdErr error, connected bool) {
+	reaches := func(limit time.Duration, id dial.Identity, etcdAddr, natsURL string) (etcdErr error, connected bool) {
 		t.Helper()
 		s, err := dial.Etcd(config.EtcdClient{}, []string{etcdAddr}, id, testLog(t))
 		if err != nil {
 			return err, false
 		}
 		defer s.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		_, etcdErr = s.Get(ctx, "k")
 		bus, err := dial.NATS(config.NATSClient{}, natsURL, "test", id, testLog(t))
@@ -110,17 +110,17 @@ func TestEmbeddedServersAskForTheSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer bus.Close()
-		for end := time.Now().Add(500 * time.Millisecond); !bus.Connected() && time.Now().Before(end); {
+		for end := time.Now().Add(limit); !bus.Connected() && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		return etcdErr, bus.Connected()
 	}
-	if err, connected := reaches(dial.Identity{User: "test", Secret: a.secret}, config.SchemeDynamod+etcd, config.SchemeDynamod+nats); err != nil && !errors.Is(err, store.ErrNotFound) || !connected {
+	if err, connected := reaches(patience.Soon, dial.Identity{User: "test", Secret: a.secret}, config.SchemeDynamod+etcd, config.SchemeDynamod+nats); err != nil && !errors.Is(err, store.ErrNotFound) || !connected {
 		t.Fatalf("with the secret: %v, NATS %v: what follows proves nothing", err, connected)
 	}
 	stranger := dial.Identity{User: "test", Secret: credentials.New()}
 	for name, addrs := range map[string][2]string{"plain text": {etcd, "nats://" + nats}, "another secret": {config.SchemeDynamod + etcd, config.SchemeDynamod + nats}} {
-		if err, connected := reaches(stranger, addrs[0], addrs[1]); err == nil || errors.Is(err, store.ErrNotFound) || connected {
+		if err, connected := reaches(500*time.Millisecond, stranger, addrs[0], addrs[1]); err == nil || errors.Is(err, store.ErrNotFound) || connected {
 			t.Errorf("%s: etcd answers %v, NATS %v", name, err, connected)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -223,7 +224,7 @@ func TestConnect(t *testing.T) {
 	connect := func(change func(*config.Dynctl)) (*Cluster, error) {
 		cfg := base
 		change(&cfg)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Soon/10)
 		defer cancel()
 		return Connect(ctx, cfg, quiet)
 	}

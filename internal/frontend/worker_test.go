@@ -129,7 +129,7 @@ func TestRealWorkersComeAndGo(t *testing.T) {
 	patience.Until(t, "the requests generate", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) > 100 })
 	w.realWorker("worker-3", step)
 	stopTwo() // ends in the middle of its sequences
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
 	defer cancel()
 	if err := one.Drain(ctx, time.Time{}, false); err != nil { // finishes them
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	shortTTL = 2 * time.Second
-	outage   = 3 * time.Second // longer than the TTL
+	shortTTL = patience.Soon / 10 // two seconds, where the race detector slows nobody down
+	outage   = shortTTL * 3 / 2
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -49,15 +49,18 @@ func (c *etcdCluster) start(t *testing.T, addr string) {
 	c.server = server
 }
 
-// restart stops etcd for a while and starts it on the same port, on the same
-// data unless dir says otherwise.
-func (c *etcdCluster) restart(t *testing.T, down time.Duration, dir string) {
+// restart stops etcd for a while, and until during is done if there is one. It starts it on the
+// same port, on the same data unless dir says otherwise.
+func (c *etcdCluster) restart(t *testing.T, down time.Duration, during <-chan struct{}, dir string) {
 	t.Helper()
 	addr := c.server.Endpoint()
 	if err := c.server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	<-time.After(down) // the outage under test
+	if during != nil {
+		<-during
+	}
 	c.dir = dir
 	c.start(t, addr)
 }
@@ -149,8 +152,7 @@ func TestEtcdOutage(t *testing.T) {
 			t.Error("a write during the outage succeeded")
 		}
 	}()
-	c.restart(t, outage, c.dir)
-	<-during
+	c.restart(t, outage, during, c.dir)
 
 	storetest.Eventually(t, "the lease is certain", func() bool { l := worker.Lease(); return !l.Uncertain && l.Err == nil })
 	storetest.Eventually(t, "the client is current", func() bool { since, _, _ := client.Stale(); return since.IsZero() })
@@ -184,7 +186,7 @@ func TestEtcdLeaseLoss(t *testing.T) {
 			}
 		}},
 		{"data lost", func(t *testing.T, c *etcdCluster, _ store.Store, _ cluster.InstanceID) {
-			c.restart(t, 0, t.TempDir())
+			c.restart(t, 0, nil, t.TempDir())
 		}},
 	}
 	for _, tc := range tests {
