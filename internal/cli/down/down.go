@@ -258,7 +258,7 @@ func (d *downturn) removeWorkers(ctx context.Context, cfg config.Dynctl) error {
 		d.session.Out.Warn("workers are not drained: %v", err)
 		return nil
 	}
-	if err := d.drained(ctx, w); err != nil {
+	if err := d.drained(ctx, w, len(v.Workers())); err != nil {
 		return err
 	}
 	return d.remote(w.View())

@@ -24,11 +24,12 @@ import (
 // even when the deadline has passed.
 const hurryAtLeast = 500 * time.Millisecond
 
-// drained waits until all workers are gone or the deadline has passed.
-func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
+// drained waits until all workers are gone or the deadline has passed. before is how many there
+// were when they were told to: some may be gone at the first look.
+func (d *downturn) drained(ctx context.Context, w *client.Watch, before int) error {
 	waiting, cancel := context.WithDeadline(ctx, time.Now().Add(d.o.Deadline))
 	defer cancel()
-	most := 0
+	most := before
 	var left []cluster.Worker
 	err := w.Until(waiting, settle.LookEvery, func(v client.View) (bool, error) {
 		left = v.Workers()
