@@ -176,7 +176,7 @@ func TestStopWithIdleAndStuckClients(t *testing.T) {
 	if err := f.stop(); err != nil {
 		t.Error(err)
 	}
-	if d := time.Since(begin); d > 3*time.Second {
+	if d := time.Since(begin); d > patience.Soon/4 {
 		t.Errorf("the stop took %s", d)
 	}
 	patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 })

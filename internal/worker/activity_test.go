@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
 )
@@ -80,7 +81,7 @@ func TestActivity(t *testing.T) {
 			demand := func(id string) (tokens []uint32, req protocol.PreprocessedRequest) {
 				tokens = prompt(r, promptTokens)
 				if req = request(id, tokens, 4); tc.op == nixl.Read {
-					req, _ = h.hold("worker-1", req, 20*time.Second)
+					req, _ = h.hold("worker-1", req, patience.Soon)
 				}
 				return tokens, req
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
@@ -43,7 +44,7 @@ func TestOverlapKVTransfer(t *testing.T) {
 							go func() { done <- w.generate(t.Context(), "", inRoom(req, room)) }()
 							eventually(t, "the decode worker waits", func() bool { return n <= 17 || d.waitsAt("worker-1", req.RequestID) })
 						}
-						s := h.call(t.Context(), "worker-1", req, room, 20*time.Second)
+						s := h.call(t.Context(), "worker-1", req, room, patience.Soon)
 						if order == 1 {
 							eventually(t, "the prompt is computed", func() bool { return pre.Status().Stats.KVOutgoing > 0 })
 						}
@@ -80,7 +81,7 @@ func TestOverlapKVTransferOverlaps(t *testing.T) {
 	h := w.hops()
 	p := prompt(r, 1500)
 	req, room := request("a", p, 5), h.room("worker-1", 7)
-	h.call(t.Context(), "worker-1", req, room, 20*time.Second)
+	h.call(t.Context(), "worker-1", req, room, patience.Soon)
 	done := make(chan result, 1)
 	go func() { done <- w.generate(t.Context(), "", inRoom(req, room)) }()
 	overlapped := false
@@ -130,7 +131,7 @@ func newScene(t *testing.T, other bool) *scene {
 	w := newWorld(t)
 	w.tcp = true
 	slowPrefill(&w.opts)
-	s := &scene{w: w, g: &gates{}, limit: 20 * time.Second}
+	s := &scene{w: w, g: &gates{}, limit: patience.Soon}
 	s.pre = w.start("worker-1", cluster.RolePrefill, gate(s.g), func(c *Config) { c.Assignment.Engine.MaxBatchTokens = 64 })
 	w.opts.StepTime = nil
 	s.d = w.start("worker-3", cluster.RoleDecode)
@@ -188,7 +189,7 @@ func TestBackgroundFaults(t *testing.T) {
 		{name: "the prefill has failed before the decode worker comes", why: "prefill worker failed", run: func(t *testing.T, s *scene) result {
 			bad := s.req
 			bad.TokenIDs = append([]uint32{vocab + 5}, bad.TokenIDs[1:]...)
-			stream := s.h.call(t.Context(), "worker-1", bad, s.room, 20*time.Second)
+			stream := s.h.call(t.Context(), "worker-1", bad, s.room, patience.Soon)
 			var o protocol.EngineOutput
 			if err := stream.Recv(t.Context(), &o); err != nil {
 				t.Errorf("the room is not open: %v", err)
@@ -201,7 +202,7 @@ func TestBackgroundFaults(t *testing.T) {
 		{name: "another prompt", why: "prefill worker failed", run: func(t *testing.T, s *scene) result {
 			other := s.req
 			other.TokenIDs = append([]uint32{(s.req.TokenIDs[0] + 1) % vocab}, s.req.TokenIDs[1:]...)
-			s.h.call(t.Context(), "worker-1", other, s.room, 20*time.Second)
+			s.h.call(t.Context(), "worker-1", other, s.room, patience.Soon)
 			return <-s.decode(t.Context())
 		}},
 		{name: "the room is taken", why: "prefill worker failed", run: func(t *testing.T, s *scene) result {
@@ -246,7 +247,7 @@ func (s *scene) request(d *running) protocol.RemotePrefillRequest {
 	return protocol.RemotePrefillRequest{
 		RequestID: "guess", ModelSum: id.ModelSum, TokenIDs: s.req.TokenIDs[:n], EngineID: d.nixl().Name(), Worker: d.Name(),
 		BlockIDs: make([]int32, d.plane().BlocksOf(n)), BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout,
-		HashSeed: id.HashSeed, Ticket: "00112233445566778899aabbccddeeff", Deadline: time.Now().Add(20 * time.Second),
+		HashSeed: id.HashSeed, Ticket: "00112233445566778899aabbccddeeff", Deadline: time.Now().Add(patience.Soon),
 	}
 }
 

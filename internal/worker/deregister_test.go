@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -94,7 +95,7 @@ func TestFarewellAsksRouters(t *testing.T) {
 		w.router(node, false)
 	}
 	tm := &term{drt: w.c.Runtime(t, "worker-1"), log: w.c.Log}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
 	defer cancel()
 	f := &departure{t: tm, id: tm.ID(), cancel: cancel, silent: map[cluster.InstanceID]string{}}
 	f.run(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -321,7 +322,7 @@ func TestQueueIsLost(t *testing.T) {
 	w.start("worker-1", cluster.RolePrefill)
 	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.Queue, c.Bus = lostQueue{c.Queue}, lostBus{c.Bus} })
 	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // half the deadline
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon/2) // half the deadline
 	defer cancel()
 	p := prompt(r, 100)
 	got := w.generate(ctx, "", request("a", p, 8))

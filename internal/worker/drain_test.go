@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
 	"github.com/dynctl/dynctl/internal/store"
@@ -188,7 +189,7 @@ func TestResumePrefill(t *testing.T) {
 	p.waitState(t, cluster.StateReady)
 	check(t, <-done, first, 5)
 	eventually(t, "it is seen again", seen)
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
 	defer cancel()
 	next := prompt(r, 100)
 	got := w.generate(ctx, "", request("next", next, 5))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -204,7 +205,7 @@ func TestFirstHopTellsWhatItFound(t *testing.T) {
 		if i == 2 {
 			room = h.room("worker-1", 7)
 		}
-		s := h.call(t.Context(), "worker-1", req, room, 20*time.Second)
+		s := h.call(t.Context(), "worker-1", req, room, patience.Soon)
 		var o protocol.EngineOutput
 		for o.Timing == nil {
 			if err := s.Recv(t.Context(), &o); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -23,14 +24,14 @@ func TestReusedBlocksAreNotDecoded(t *testing.T) {
 			// free has the blocks given back, and returns the worker that uses them next.
 			free func(t *testing.T, w *world, pre *running, s requestplane.Stream) *running
 		}{
-			{"its caller left", 20 * time.Second, func(_ *testing.T, _ *world, pre *running, s requestplane.Stream) *running {
+			{"its caller left", patience.Soon, func(_ *testing.T, _ *world, pre *running, s requestplane.Stream) *running {
 				s.Close()
 				return pre
 			}},
 			{"its deadline passed", 150 * time.Millisecond, func(_ *testing.T, _ *world, pre *running, _ requestplane.Stream) *running {
 				return pre
 			}},
-			{"it was restarted", 20 * time.Second, func(_ *testing.T, w *world, pre *running, _ requestplane.Stream) *running {
+			{"it was restarted", patience.Soon, func(_ *testing.T, w *world, pre *running, _ requestplane.Stream) *running {
 				_ = pre.stop(errKilled)
 				// The decode worker asks the new one, which has no blocks left, until then.
 				w.putSettings(func(k *Settings) { k.RemoteTimeout = time.Second })
@@ -56,12 +57,12 @@ func TestReusedBlocksAreNotDecoded(t *testing.T) {
 					t.Fatal(err)
 				}
 				if tc.deadline < time.Second { // who reads late believes that it is not
-					promised.Deadline = time.Now().Add(20 * time.Second)
+					promised.Deadline = time.Now().Add(patience.Soon)
 				}
 				fresh := w.hops() // of the worker that is there now
 				reused := 0
 				for _, id := range []string{"b", "c"} { // nearly all blocks there are
-					other, _ := fresh.hold("worker-1", request(id, prompt(r, 2000), 2), 20*time.Second)
+					other, _ := fresh.hold("worker-1", request(id, prompt(r, 2000), 2), patience.Soon)
 					for _, b := range other.Disagg.Params.BlockIDs {
 						if slices.Contains(promised.BlockIDs, b) {
 							reused++

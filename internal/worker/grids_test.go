@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -55,12 +56,12 @@ func TestImagesInGrids(t *testing.T) {
 	}
 	ask("queue", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest { return p }, "worker-2", protocol.WayQueue)
 	ask("pull", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
-		p, _ = h.hold("worker-2", p, 20*time.Second)
+		p, _ = h.hold("worker-2", p, patience.Soon)
 		return p
 	}, "worker-2", protocol.WayPull)
 	ask("background", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
 		room := h.room("worker-2", 77)
-		h.call(t.Context(), "worker-2", p, room, 20*time.Second)
+		h.call(t.Context(), "worker-2", p, room, patience.Soon)
 		return inRoom(p, room)
 	}, "worker-2", protocol.WayBackground)
 	ask("here", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {

@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, c: runtimetest.New(t), queue: events.NewMemoryQueue(events.QueueConfig{AckWait: ackWait()}),
 		peers:    local.NewRegistry(1),
-		settings: Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: 1000}, RemoteTimeout: 20 * time.Second},
+		settings: Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: 1000}, RemoteTimeout: patience.Soon},
 		opts:     mock.Options{BlockSize: blockSize, VocabSize: vocab, MaxContext: 2048},
 	}
 	if testing.Verbose() {
@@ -266,7 +266,7 @@ func (w *world) generate(ctx context.Context, worker string, req protocol.Prepro
 	if err := w.calls.Wait(wait, 1); err != nil {
 		return result{err: err}
 	}
-	if !within(5*time.Second, func() bool {
+	if !within(patience.Soon/4, func() bool {
 		for _, i := range w.calls.Instances() {
 			if worker == "" || i.Worker == worker {
 				inst = &i

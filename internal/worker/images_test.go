@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -229,12 +230,12 @@ func TestImages(t *testing.T) {
 				return tm.Prefill == "worker-2" && tm.PrefillWay == protocol.WayQueue && tm.Encoded.Parts == 3 // of the delivery that was first
 			})
 			ask("pull", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
-				p, _ = h.hold("worker-2", p, 20*time.Second)
+				p, _ = h.hold("worker-2", p, patience.Soon)
 				return p
 			}, func(tm *protocol.Timing) bool { return tm.Prefill == "worker-2" && tm.PrefillWay == protocol.WayPull })
 			ask("background", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
 				room := h.room("worker-2", 77)
-				h.call(t.Context(), "worker-2", p, room, 20*time.Second)
+				h.call(t.Context(), "worker-2", p, room, patience.Soon)
 				return inRoom(p, room)
 			}, remote(protocol.WayBackground))
 			ask("here", func(p protocol.PreprocessedRequest) protocol.PreprocessedRequest {
@@ -578,7 +579,7 @@ func TestImagesAtTheEnd(t *testing.T) {
 		t.Errorf("%+v", got.timing)
 	}
 	h := w.hops()
-	s := h.call(t.Context(), "worker-2", req, nil, 20*time.Second)
+	s := h.call(t.Context(), "worker-2", req, nil, patience.Soon)
 	var o protocol.EngineOutput
 	var remote *requestplane.RemoteError
 	if err := s.Recv(t.Context(), &o); !errors.As(err, &remote) || remote.Kind != requestplane.KindInvalidArgument {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -32,7 +33,7 @@ func TestPull(t *testing.T) {
 					p = append(append([]uint32{}, shared...), p...)
 				}
 				wg.Go(func() {
-					req, _ := h.hold("worker-1", request(fmt.Sprint("r", i), p, 12), 20*time.Second)
+					req, _ := h.hold("worker-1", request(fmt.Sprint("r", i), p, 12), patience.Soon)
 					got := w.generate(t.Context(), "", req)
 					check(t, got, p, 12)
 					if got.timing == nil || got.timing.Prefill == "local" && n > 17 {
@@ -77,10 +78,10 @@ func TestBothStrategiesAtOnce(t *testing.T) {
 			req := request(fmt.Sprint("r", i), p, 8)
 			switch i % 3 {
 			case 0:
-				req, _ = h.hold("worker-1", req, 20*time.Second)
+				req, _ = h.hold("worker-1", req, patience.Soon)
 			case 1:
 				room := h.room("worker-1", uint64(i))
-				h.call(t.Context(), "worker-1", req, room, 20*time.Second)
+				h.call(t.Context(), "worker-1", req, room, patience.Soon)
 				req.Disagg.Strategy, req.Disagg.Bootstrap = protocol.StrategyPrefillFirst, room
 			}
 			got := w.generate(t.Context(), "", req)
@@ -119,7 +120,7 @@ func TestRouterDecidesLocal(t *testing.T) {
 	}
 	// Now all but the last few tokens are cached, which only the decode worker knows.
 	w.putSettings(func(k *Settings) { k.Prefill.MaxLocalTokens = 20 })
-	req, s := h.hold("worker-1", request("b", p, 4), 20*time.Second)
+	req, s := h.hold("worker-1", request("b", p, 4), patience.Soon)
 	got = w.generate(t.Context(), "", req)
 	check(t, got, p, 4)
 	if got.timing.Prefill != "local" || got.timing.PrefillWhy != "cached" {
@@ -189,7 +190,7 @@ func TestPullFaults(t *testing.T) {
 			h := w.hops()
 			// Once without a fault, so that the path is there.
 			p := prompt(r, 100)
-			req, _ := h.hold("worker-1", request("warm", p, 2), 20*time.Second)
+			req, _ := h.hold("worker-1", request("warm", p, 2), patience.Soon)
 			if got := w.generate(t.Context(), "", req); got.timing == nil || got.timing.PrefillWay != protocol.WayPull {
 				t.Fatalf("%+v %v", got.timing, got.err)
 			}
@@ -198,7 +199,7 @@ func TestPullFaults(t *testing.T) {
 				eventually(t, "both are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 2 })
 			}
 			p = prompt(r, 200)
-			req, s := h.hold("worker-1", request("a", p, 8), 20*time.Second)
+			req, s := h.hold("worker-1", request("a", p, 8), patience.Soon)
 			tc.fault(t, &req, pre)
 			got := w.generate(t.Context(), "", req)
 			check(t, got, p, 8)
@@ -227,7 +228,7 @@ func TestPrefillWorkerDiesAroundPull(t *testing.T) {
 	met(t, pre, d)
 	h := w.hops()
 	after := prompt(r, 120)
-	req, _ := h.hold("worker-1", request("after", after, 200), 20*time.Second)
+	req, _ := h.hold("worker-1", request("after", after, 200), patience.Soon)
 	done := make(chan result, 1)
 	go func() { done <- w.generate(t.Context(), "", req) }()
 	eventually(t, "the first one decodes", func() bool { return d.Status().Stats.GeneratedTotal > 5 })
@@ -235,7 +236,7 @@ func TestPrefillWorkerDiesAroundPull(t *testing.T) {
 	open := g.close(nixl.Read)
 	defer open()
 	during := prompt(r, 130)
-	req, _ = h.hold("worker-1", request("during", during, 8), 20*time.Second)
+	req, _ = h.hold("worker-1", request("during", during, 8), patience.Soon)
 	middle := make(chan result, 1)
 	go func() { middle <- w.generate(t.Context(), "", req) }()
 	eventually(t, "the second one is being read", func() bool { return g.waiting() == 1 })
@@ -267,11 +268,11 @@ func TestHoldEnds(t *testing.T) {
 			met(t, pre, d)
 			h := w.hops()
 			p := prompt(r, 100)
-			req, _ := h.hold("worker-1", request("warm", p, 2), 20*time.Second)
+			req, _ := h.hold("worker-1", request("warm", p, 2), patience.Soon)
 			check(t, w.generate(t.Context(), "", req), p, 2)
 			open := g.close(nixl.Read)
 			defer open()
-			deadline := 20 * time.Second
+			deadline := patience.Soon
 			if name == "deadline" {
 				deadline = 300 * time.Millisecond
 			}
@@ -293,7 +294,7 @@ func TestHoldEnds(t *testing.T) {
 			if name == "caller" {
 				pre.counts(t, 1, "dynamo_component_kv_holds_total", `outcome="left"`)
 			}
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > patience.Soon/4 {
 				t.Errorf("blocks came back after %s", took)
 			}
 			open()
@@ -303,7 +304,7 @@ func TestHoldEnds(t *testing.T) {
 				pre.term.Load().duty.Noticed("worker-9.0", protocol.PrefillNotice{Ticket: req.Disagg.Params.Ticket, Phase: protocol.PrefillRead})
 			}
 			next := prompt(r, 90)
-			req, s = h.hold("worker-1", request("b", next, 5), 20*time.Second)
+			req, s = h.hold("worker-1", request("b", next, 5), patience.Soon)
 			eventually(t, "the next one is held", func() bool { return pre.Status().Stats.KVOutgoing > 0 })
 			s.Close()
 			idle(t, pre)
@@ -323,31 +324,31 @@ func TestCancelAtEachStep(t *testing.T) {
 	d := w.start("worker-2", cluster.RoleDecode, gate(g))
 	h := w.hops()
 	p := prompt(r, 60)
-	req, _ := h.hold("worker-1", request("warm", p, 2), 20*time.Second)
+	req, _ := h.hold("worker-1", request("warm", p, 2), patience.Soon)
 	check(t, w.generate(t.Context(), "", req), p, 2)
 
 	t.Run("while it is computed", func(t *testing.T) {
-		s := h.call(t.Context(), "worker-1", request("a", prompt(r, 1500), 5), nil, 20*time.Second)
+		s := h.call(t.Context(), "worker-1", request("a", prompt(r, 1500), 5), nil, patience.Soon)
 		eventually(t, "the prefill runs", func() bool { return pre.Status().Stats.Running == 1 })
 		s.Close()
 		idle(t, pre, d)
 	})
 	t.Run("while it waits for the prefill worker", func(t *testing.T) {
-		first := h.call(t.Context(), "worker-1", request("b1", prompt(r, 1500), 5), nil, 20*time.Second)
+		first := h.call(t.Context(), "worker-1", request("b1", prompt(r, 1500), 5), nil, patience.Soon)
 		eventually(t, "the prefill runs", func() bool { return pre.Status().Stats.Running == 1 })
-		s := h.call(t.Context(), "worker-1", request("b2", prompt(r, 100), 5), nil, 20*time.Second)
+		s := h.call(t.Context(), "worker-1", request("b2", prompt(r, 100), 5), nil, patience.Soon)
 		s.Close()
 		first.Close()
 		idle(t, pre, d)
 	})
 	t.Run("while it is held", func(t *testing.T) {
-		_, s := h.hold("worker-1", request("c", prompt(r, 100), 5), 20*time.Second)
+		_, s := h.hold("worker-1", request("c", prompt(r, 100), 5), patience.Soon)
 		s.Close()
 		idle(t, pre, d)
 	})
 	for _, step := range []string{"while it is read", "while it decodes"} {
 		t.Run(step, func(t *testing.T) {
-			req, s := h.hold("worker-1", request(step, prompt(r, 100), 1000), 20*time.Second)
+			req, s := h.hold("worker-1", request(step, prompt(r, 100), 1000), patience.Soon)
 			open := func() {}
 			if step == "while it is read" {
 				open = g.close(nixl.Read)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // standstill makes a peer stand still in the middle of an access: the memory that it has
@@ -146,12 +147,12 @@ func TestHoldIsKept(t *testing.T) {
 	met(t, pre, d)
 	h := w.hops()
 	p := prompt(r, 100)
-	req, _ := h.hold("worker-1", request("warm", p, 2), 20*time.Second)
+	req, _ := h.hold("worker-1", request("warm", p, 2), patience.Soon)
 	check(t, w.generate(t.Context(), "worker-2", req), p, 2) // and the path is proven
 
 	s.next(nixl.Read)
 	p = prompt(r, 100)
-	req, stream := h.hold("worker-1", request("a", p, 20), 20*time.Second)
+	req, stream := h.hold("worker-1", request("a", p, 20), patience.Soon)
 	got := w.generate(t.Context(), "worker-2", req)
 	check(t, got, p, 20)
 	if got.timing == nil || got.timing.Prefill != "worker-1" {
@@ -172,7 +173,7 @@ func TestHoldIsKept(t *testing.T) {
 
 	// More prompts than the pool has room for beside what is kept.
 	for i := range 40 {
-		req, next := h.hold("worker-1", request("next", prompt(r, 120), 2), 20*time.Second)
+		req, next := h.hold("worker-1", request("next", prompt(r, 120), 2), patience.Soon)
 		check(t, w.generate(t.Context(), "worker-2", req), req.TokenIDs, 2)
 		next.Close()
 		if now := pre.engine().Stats().KVOutgoing; now < held {

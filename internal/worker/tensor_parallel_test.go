@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -55,10 +56,10 @@ func TestTensorParallelDegrees(t *testing.T) {
 					req := request(fmt.Sprint("r", i), p, 8)
 					switch i % 3 {
 					case 0:
-						req, _ = h.hold("worker-1", req, 20*time.Second)
+						req, _ = h.hold("worker-1", req, patience.Soon)
 					case 1:
 						room := h.room("worker-1", uint64(i))
-						h.call(t.Context(), "worker-1", req, room, 20*time.Second)
+						h.call(t.Context(), "worker-1", req, room, patience.Soon)
 						req = inRoom(req, room)
 					}
 					got := w.generate(t.Context(), "", req)
@@ -135,7 +136,7 @@ func TestWrongHeadsAreNoticed(t *testing.T) {
 			p := prompt(r, 100)
 			req := request("a", p, 8)
 			if way == protocol.WayPull {
-				req, _ = w.hops().hold("worker-1", req, 20*time.Second)
+				req, _ = w.hops().hold("worker-1", req, patience.Soon)
 			}
 			got := w.generate(t.Context(), "", req)
 			if got.err != nil || got.timing == nil || got.timing.PrefillWay != way {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/proxytest"
 )
 
@@ -69,7 +70,7 @@ func TestRevokeSlowWrite(t *testing.T) {
 	if err := p.b.RevokeTicket(nixltest.Context(t), id); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took > 500*time.Millisecond {
+	if took := time.Since(start); took > patience.Soon/10 { // the transfer itself takes longer
 		t.Errorf("RevokeTicket took %s", took)
 	}
 	written := 0
@@ -125,7 +126,7 @@ func TestRevokeSlowRead(t *testing.T) {
 			if err := p.b.RevokeTicket(nixltest.Context(t), id); err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(start); took > 500*time.Millisecond {
+			if took := time.Since(start); took > patience.Soon/10 { // the transfer itself takes longer
 				t.Errorf("RevokeTicket took %s", took)
 			}
 			p.proxy.Bandwidth(0)
@@ -224,7 +225,7 @@ func TestSilence(t *testing.T) {
 	y.Release()
 	nixltest.WantStatus(t, nixltest.End(t, x), nixl.ErrRemoteDisconnect)
 	nixltest.WantStatus(t, nixltest.End(t, y), nixl.ErrCanceled)
-	if took := time.Since(start); took > 5*silence {
+	if took := time.Since(start); took > patience.Soon/4 {
 		t.Errorf("noticed after %s", took)
 	}
 	nixltest.Poll(t, "accesses end at the target", func() bool { in, _ := p.b.InFlight(); return in == 0 })
