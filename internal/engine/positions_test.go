@@ -145,7 +145,7 @@ func TestGrids(t *testing.T) {
 		"token by token": {NumBlocks: 400, MaxBatchTokens: 1},
 		"three tokens":   {NumBlocks: 400, MaxBatchTokens: 3},
 		"seven tokens":   {NumBlocks: 400, MaxBatchTokens: 7},
-		"preempted":      {NumBlocks: 60, MaxSeqs: 24},
+		"preempted":      {NumBlocks: 70, MaxSeqs: 24}, // enough for the longest alone
 		"drafts":         {NumBlocks: 400, MaxSeqs: 1, Speculative: cluster.Speculative{Method: cluster.SpeculativeNgram, LookupMin: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
