@@ -55,10 +55,18 @@ func TestServersSleep(t *testing.T) {
 	}
 	c.Insist(func(ctx context.Context) error { return c.Client.Sleep(ctx, c.workerOf(b), 2, time.Time{}) })
 	ids := map[*simulator]cluster.InstanceID{a: c.sleeps(a, 1, 0).InstanceID, b: c.sleeps(b, 2, 0).InstanceID}
-	c.Nodes[1].Kill()
-	c.Nodes[1].Restart()
-	c.sleeps(a, 1, ids[a])
-	c.sleeps(b, 2, ids[b])
+	for _, late := range []bool{false, true} {
+		c.Nodes[1].Kill()
+		if late {
+			c.WaitView("the lease of the node has ended", func(v client.View) bool {
+				return v.Assignments[c.workerOf(a)].Node == "" && v.Assignments[c.workerOf(b)].Node == ""
+			})
+		}
+		c.Nodes[1].Restart()
+		for s, level := range map[*simulator]int{a: 1, b: 2} {
+			ids[s] = c.sleeps(s, level, ids[s]).InstanceID
+		}
+	}
 	if !double.Asleep() {
 		t.Error("the server woke with its node")
 	}

@@ -80,6 +80,12 @@ func (p *planner) drop(it *item, why string) {
 // leaves reports whether the worker is gone or is to leave.
 func (it *item) leaves() bool { return it.deleted || it.Desire == cluster.DesireRemove }
 
+// placed reports whether a worker needs a node: to run, or to stand for an attached server while
+// that sleeps. A server that its node has started ends with the node.
+func (it *item) placed() bool {
+	return it.Desire == cluster.DesireRun || it.SleepLevel() > 0 && it.Engine.Server.Attached()
+}
+
 // serving reports whether a worker serves as its current assignment asks.
 func (it *item) serving() bool {
 	return it.status.state.Serving() && it.status.generation == it.Generation

@@ -194,10 +194,10 @@ func (p *planner) wanted(it *item, role cluster.Role) cluster.Form {
 	return cluster.Form{Role: role, Model: w.model, Engine: w.engine, Restarts: p.Topology.Restarts, Starts: it.Starts}
 }
 
-// placeAll places every assignment without a node, or records why it cannot.
+// placeAll places every assignment that needs a node and has none, or records why it cannot.
 func (p *planner) placeAll() {
 	for _, it := range p.work {
-		if it.deleted || it.Node != "" || it.Desire != cluster.DesireRun {
+		if it.deleted || it.Node != "" || !it.placed() {
 			continue
 		}
 		if d, why := p.place(it); d != nil {
@@ -235,7 +235,7 @@ func (p *planner) changes() (out []Change) {
 			c.Action = cluster.ActionStart
 		case it.Desire == cluster.DesireRemove && old.Desire != cluster.DesireRemove:
 			c.Action = cluster.ActionRemove
-		case it.Node == "" && it.Desire == cluster.DesireRun:
+		case it.Node == "" && it.placed():
 			c.Action = cluster.ActionUnplace
 		case it.Refused != old.Refused && it.Refused.Why != "":
 			c.Action = cluster.ActionRefuse

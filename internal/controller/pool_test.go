@@ -196,6 +196,31 @@ func TestPlanAttached(t *testing.T) {
 		w.follow()
 		w.converge()
 		w.want("worker-1 decode a/ drain")
+		w.Nodes = []cluster.Node{node("b", 4)}
+		w.converge()
+		w.want("worker-1 decode (drained; its node is gone) drain")
+	})
+	t.Run("one that sleeps is attended by another node", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 4))
+		w.Topology.Attached = []cluster.Attached{at("1", cluster.RoleDecode, ""), at("2", cluster.RoleDecode, "a")}
+		w.converge()
+		for i := range w.Assignments {
+			w.Assignments[i].Desire, w.Assignments[i].Sleep, w.Assignments[i].Asleep = cluster.DesireDrain, cluster.SleepLight, cluster.SleepLight
+		}
+		w.follow()
+		w.converge()
+		w.want("worker-1 decode a/cpu:0 drain", "worker-2 decode a/ drain", "worker-3 decode a/ drain")
+		w.Nodes = []cluster.Node{node("b", 4)}
+		w.converge()
+		w.want("worker-1 decode (drained; its node is gone) drain", "worker-2 decode b/ drain", "worker-3 decode (the node a is not up, or is drained) drain")
+		w.Nodes = append(w.Nodes, node("a", 4))
+		w.converge()
+		w.want("worker-1 decode (drained; its node is gone) drain", "worker-2 decode b/ drain", "worker-3 decode a/ drain")
+		for _, a := range w.Assignments {
+			if a.Asleep != cluster.SleepLight {
+				t.Errorf("%s sleeps at level %d", a.Name, a.Asleep)
+			}
+		}
 	})
 }
 

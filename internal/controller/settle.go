@@ -12,11 +12,11 @@ func (p *planner) settle(it *item) {
 		p.drop(it, "removed: its node is gone")
 	case it.Desire == cluster.DesireRemove && it.status.state == cluster.StateStopped && it.status.generation == it.Generation:
 		p.drop(it, "removed")
+	case it.placed() && it.Node != "" && !nodeLives:
+		p.unplace(it, "its node is gone")
 	case it.Desire == cluster.DesireDrain && it.Node != "" && !nodeLives:
 		p.unplace(it, "drained; its node is gone")
 		p.edit(it, func(a *cluster.Assignment) { a.Unplaced = it.why })
-	case it.Desire == cluster.DesireRun && it.Node != "" && !nodeLives:
-		p.unplace(it, "its node is gone")
 	case it.Desire == cluster.DesireRun && cordoned && !busy(it.status.state):
 		p.unplace(it, "its node is drained")
 	}
