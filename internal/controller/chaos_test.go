@@ -111,7 +111,10 @@ func (c *chaos) happen() {
 	default:
 		if a != nil {
 			a.Desire = pick(c, cluster.DesireRun, cluster.DesireDrain, cluster.DesireRemove)
-			a.Replace = c.IntN(3) == 0
+			a.Replace, a.Sleep = c.IntN(3) == 0, 0
+			if a.Desire == cluster.DesireDrain {
+				a.Sleep = pick(c, 0, 0, cluster.SleepLight, cluster.SleepDeep)
+			}
 		}
 	}
 }
@@ -154,6 +157,9 @@ func (c *chaos) report() {
 			switch a.Desire {
 			case cluster.DesireDrain:
 				st.State = pick(c, cluster.StateDrained, cluster.StateDraining)
+				if a.Sleep > 0 && c.IntN(2) == 0 {
+					st.State, st.Sleep = cluster.StateSleeping, a.Sleep
+				}
 			case cluster.DesireRemove:
 				st.State = pick(c, cluster.StateStopped, cluster.StateDraining)
 			}
