@@ -80,8 +80,10 @@ func TestAdapters(t *testing.T) {
 			t.Errorf("adapter %q, model %q, digest %s", r.Adapter, r.Model, r.ModelSum)
 		}
 	}
-	for range 6 {
+	asked := 4
+	for asked < 100 && len(others[0].got())+len(others[1].got()) == 0 { // servers that are as good are drawn
 		ask(testModel)
+		asked++
 	}
 	for _, fk := range append(others, plain, pre, has) {
 		for _, r := range fk.got() {
@@ -97,7 +99,7 @@ func TestAdapters(t *testing.T) {
 		t.Errorf("hash seed %d", m.card.HashSeed)
 	}
 	recorded, _ := f.record.of(time.Now(), time.Now().Add(-time.Minute))
-	if len(recorded) != 10 {
+	if len(recorded) != asked {
 		t.Errorf("%d requests are recorded", len(recorded))
 	}
 	for _, q := range recorded {
@@ -114,9 +116,9 @@ func TestAdapters(t *testing.T) {
 				load[m.Model] = m
 			}
 		}
-		return load[testModel].ServedOf == 10 || load["tuned"].ServedOf > 0
+		return load[testModel].ServedOf == asked || load["tuned"].ServedOf > 0
 	})
-	if m := load[testModel]; len(load) != 1 || m.Started != 10 {
+	if m := load[testModel]; len(load) != 1 || m.Started != asked {
 		t.Errorf("the planner is told %+v", load)
 	}
 	b := longPrompt()

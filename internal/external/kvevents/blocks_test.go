@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 const seed = 1337
@@ -192,6 +193,7 @@ func engineHash(parent uint64, tokens []uint32) uint64 {
 // removed in any order, also in the middle of a router block. The router's blocks are always
 // those of the model.
 func TestBlocksAsModel(t *testing.T) {
+	patience.OneGoroutine(t)
 	for _, sizes := range [][2]int{{1, 16}, {16, 16}, {32, 16}, {64, 16}, {1, 64}, {16, 64}, {32, 64}, {64, 64}, {128, 64}, {24, 16}, {48, 64}, {12, 16}, {17, 16}} {
 		t.Run(fmt.Sprintf("%d of %d", sizes[0], sizes[1]), func(t *testing.T) {
 			for n := range uint64(3) {
