@@ -104,7 +104,7 @@ func (s Setup) controlFields(t *testing.T) {
 	} {
 		collect(t, e, AskBody(protocol.APIChat, body))
 		sent := d.Last(t)
-		for _, word := range []string{"evil", "bootstrap_", "dp_rank", "data_parallel", "666", "transfer_params", "disaggregated_params"} {
+		for _, word := range []string{"evil", "bootstrap_", "dp_rank", "data_parallel", "[666", "transfer_params", "disaggregated_params"} {
 			if strings.Contains(strings.ToLower(string(sent.Body)), word) {
 				t.Errorf("the server got %s", sent.Body)
 			}
