@@ -56,7 +56,7 @@ type NATS struct {
 	dead     map[string]tomb                  // by subject: what is to be purged
 	purged   time.Duration                    // on the replica's clock
 	reason   error                            // why there is no session, or no connection
-	end      context.CancelCauseFunc          // of the session, also one that has not begun
+	end      context.CancelCauseFunc          // of the session, once it has begun
 	grants   map[cluster.InstanceID]Revision  // of leases: the message that granted each
 	held     map[cluster.InstanceID]time.Time // leases that this process renewed: until when they are safe
 }

@@ -3,11 +3,16 @@ package store
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/natsconn"
+	"github.com/dynctl/dynctl/internal/proxytest"
 )
 
 // behind takes a store back to a place of its history, as if its session had not gone on.
@@ -69,6 +74,35 @@ func TestNATSReadsWhatTheSessionMisses(t *testing.T) {
 		if kvs, _, err := n.List(ctx, ""); err != nil || len(kvs) != 2 || kvs[1].Key != "c" {
 			t.Errorf("after %s: %v, %v", name, kvs, err)
 		}
+	}
+}
+
+// Who reads over a slow connection while the stream is read anew waits for that, and does not end it
+// each time that it asks.
+func TestNATSReadsAnewOverASlowConnection(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	srv, err := embedded.StartNATS(t.Context(), embedded.NATSOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = srv.Close() })
+	p := proxytest.New(t, srv.Addr())
+	n, err := newNATS(NATSConfig{Config: natsconn.Config{URL: "nats://" + p.Addr()}}, log, (*NATS).follow, (*NATS).monitor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	if _, err := n.Put(t.Context(), "a", []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	at := n.applied
+	n.mu.Unlock()
+	p.Delay(80 * time.Millisecond)
+	behind(n, natsPlace{at.seq, at.at.Add(time.Nanosecond)}, false) // another message
+	if kvs, _, err := n.List(t.Context(), ""); err != nil || len(kvs) != 1 {
+		t.Errorf("%v, %v", kvs, err)
 	}
 }
 

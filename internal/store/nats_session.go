@@ -63,7 +63,9 @@ func (n *NATS) unreachable(err error) {
 	signal(n.check)
 }
 
-// endSession ends the session of that number, if it is the last.
+// endSession ends the session of that number, if it is the last. One that has not begun yet sees by
+// itself whether it can go on from what was applied: it would never begin on a slow connection, if
+// all who read meanwhile ended it.
 func (n *NATS) endSession(number uint64, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,10 +86,7 @@ func (n *NATS) follow(ctx context.Context) {
 		}
 		begin := time.Now()
 		sctx, end := context.WithCancelCause(ctx)
-		n.mu.Lock()
-		n.end = end
-		n.mu.Unlock()
-		err := n.read(sctx, resume)
+		err := n.read(sctx, end, resume)
 		end(nil)
 		n.mu.Lock()
 		n.session, n.end = nil, nil
@@ -123,8 +122,8 @@ func (n *NATS) waitOnline(ctx context.Context, d time.Duration) {
 
 // read is one session. With resume, the first message must be the last that was applied:
 // the stream then has all that came after, or the message that follows shows the gap. Else it
-// begins with the last message of each subject.
-func (n *NATS) read(ctx context.Context, resume bool) error {
+// begins with the last message of each subject. end ends ctx.
+func (n *NATS) read(ctx context.Context, end context.CancelCauseFunc, resume bool) error {
 	session := &natsSession{reconnects: n.nc.Stats().Reconnects}
 	setup, cancel := context.WithTimeout(ctx, natsSetup)
 	defer cancel()
@@ -143,7 +142,7 @@ func (n *NATS) read(ctx context.Context, resume bool) error {
 		return err
 	}
 	defer func() { _ = in.Unsubscribe() }() // fails only for a connection that is gone
-	s := &natsReader{n: n, session: session, in: in, from: from, last: Revision(info.State.LastSeq)}
+	s := &natsReader{n: n, session: session, end: end, in: in, from: from, last: Revision(info.State.LastSeq)}
 	if !resume {
 		s.snapshot, s.pending = &natsSnapshot{}, pending
 	}
@@ -188,6 +187,7 @@ func (n *NATS) consume(ctx context.Context, resume bool, from Revision) (in *nat
 type natsReader struct {
 	n        *NATS
 	session  *natsSession
+	end      context.CancelCauseFunc
 	in       *nats.Subscription
 	from     natsPlace     // the last message that was applied before
 	last     Revision      // of the stream, when the session began
@@ -295,7 +295,7 @@ func (s *natsReader) begin() {
 		n.adopt(s.snapshot, s.last)
 		s.snapshot = nil
 	}
-	n.session, n.verified, n.reason = s.session, s.session.reconnects+1, nil
+	n.session, n.end, n.verified, n.reason = s.session, s.end, s.session.reconnects+1, nil
 	n.sessions++
 	n.tellMoved()
 	signal(n.check)
