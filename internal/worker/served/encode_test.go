@@ -203,7 +203,8 @@ func TestEncodedElsewhere(t *testing.T) {
 			if len(ids) != 6 || ids["r#0"] != 1 || ids["r#5"] != 1 {
 				t.Errorf("requests %v", ids)
 			}
-			if st := g.servers[0].Stats(); int(st.EncodedTotal) != one || st.StepNanosTotal == 0 || int(st.FinishedTotal) != one {
+			patience.Until(t, "all items have ended", func() bool { return int(g.servers[0].Stats().FinishedTotal) == one }) // after the answer
+			if st := g.servers[0].Stats(); int(st.EncodedTotal) != one || st.StepNanosTotal == 0 {
 				t.Errorf("%+v after %d items", st, one)
 			}
 			if len(g.told) != 6 || g.told[0].For != "w" || len(g.told[0].Content) != 12 || !strings.HasPrefix(g.told[0].RequestID, "r#") || g.told[0].TookNS <= 0 {
