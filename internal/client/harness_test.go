@@ -181,6 +181,7 @@ func grant(t *testing.T, c *Cluster, ttl time.Duration) cluster.InstanceID {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = c.store.RevokeLease(context.WithoutCancel(t.Context()), l.ID) }) // tests share a store; some have revoked it
 	return l.ID
 }
 
